@@ -1,0 +1,49 @@
+# Two commands do everything: `make run` and `make test`. The rest is listed by `make help`.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml $(wildcard estimators/*.pyx)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help run test lint types bench clean compiler brokers
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+compiler:
+	@scripts/install-compiler "$(PYTHON)"
+
+$(VENV)/.run-installed: $(SOURCES) | compiler
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.test-installed: $(SOURCES) | compiler
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.run-installed
+
+brokers:
+	@scripts/install-brokers
+
+run: $(VENV)/.run-installed ## install into .venv and run the embedded default configuration
+	$(BIN)/detector run --config config.yaml
+
+test: $(VENV)/.test-installed brokers ## install everything the tests need and run them all
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test-installed ## ruff: style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test-installed ## mypy, strict on the three packages
+	$(BIN)/mypy
+
+bench: $(VENV)/.test-installed ## run every benchmark at its quick size
+	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
+
+clean: ## remove what the build left behind
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	find . -name '*.so' -o -name '__pycache__' -o -path './estimators/_*.c' | grep -v '^./.git/' | xargs rm -rf

@@ -1,0 +1,1 @@
+"""The daemon: time, state, configuration, incidents, metrics, pages, commands."""
