@@ -21,7 +21,7 @@ from .base import Batch, Sample, Settings, Source
 from .units import Duration
 
 BLOCK = 64  # ticks drawn from one generator
-TANH_SPREAD = 0.8559  # standard deviation of tanh(3 x) for a standard normal x
+TANH_SPREAD = 0.8631  # standard deviation of tanh(3 x) for a standard normal x
 MAX_SAMPLES = 20_000  # of one batch, when behind the clock or at full speed
 
 Kind = Literal["mean", "spread", "correlation", "shape", "drift"]
@@ -218,7 +218,8 @@ def build_graph(topology: str, count: int, seed: int) -> nx.Graph[str]:
             place.clear()
     else:
         graph = nx.connected_watts_strogatz_graph(count, min(4, count - 1), 0.2, seed=seed)
-    named: nx.Graph[str] = nx.relabel_nodes(graph, dict(enumerate(node_names(count))))
+    labels: Any = dict(enumerate(node_names(count)))
+    named: nx.Graph[str] = nx.relabel_nodes(graph, labels)
     return named
 
 

@@ -1,0 +1,156 @@
+"""Incidents to the Prometheus Alertmanager, by its API version 2.
+
+Alertmanager forgets: a firing alert must be sent again before its `endsAt`, a resolved one for five
+minutes. Labels are identity, so they hold the incident's id and constants only; all else is annotation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pydantic import Field, field_validator
+
+from .base import ConnectorError, Sink
+from .client import HttpClient, HttpSettings, json_headers
+from .units import Duration
+
+RESOLVED_S = 300.0  # how long a resolved alert is repeated
+MAX_TEXT = 2000  # characters of one annotation
+ENDING = ("resolved", "accepted", "cleared", "closed")
+
+
+class AlertmanagerSink(Sink):
+    """One alert per incident: firing from its first record until one whose event ends it.
+
+    The incident is the record's "incident" (its "id" if there is none), the start its "opened", "onset"
+    or "time".
+    """
+
+    name = "alertmanager"
+    wants_open_incidents = True
+
+    class Config(HttpSettings):
+        alertname: str = Field(default="DetectorIncident", description="Label alertname.", min_length=1)
+        labels: dict[str, str] = Field(default_factory=dict, description="Further constant labels.")
+        label_fields: list[str] = Field(
+            default_factory=list, description="Record fields copied to labels; they must never change."
+        )
+        resend: Duration = Field(default=60.0, description="How often alerts are repeated.", gt=0)
+        ending: list[str] = Field(default=list(ENDING), description="Values of event that end an incident.")
+
+        @field_validator("labels", "label_fields")
+        @classmethod
+        def _names(cls, names: Any) -> Any:
+            for name in names:
+                if not name.isascii() or not name.replace("_", "a").isalnum() or name[:1].isdigit():
+                    raise ValueError(f"not a label name: {name!r}")
+            return names
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._client = HttpClient(config)
+        self._alerts: dict[str, dict[str, Any]] = {}  # incident -> alert as last sent
+        self._ended: dict[str, float] = {}  # incident -> when it was resolved
+        self._repeating: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._client.open()
+        if self._repeating is None:
+            self._repeating = asyncio.create_task(self._repeat(), name="alertmanager resend")
+
+    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        changed = []
+        for record in records:
+            incident = str(record.get("incident", record["id"]))
+            self._alerts[incident] = self._alert(incident, record)
+            if record.get("event") in self.config.ending:
+                self._ended[incident] = _moment(record, ("resolved", "closed", "time")) or time.time()
+            else:
+                self._ended.pop(incident, None)
+            changed.append(incident)
+        await self._send(dict.fromkeys(changed))
+
+    def _alert(self, incident: str, record: Mapping[str, Any]) -> dict[str, Any]:
+        copied = {
+            name: str(record[name]) for name in self.config.label_fields if record.get(name) is not None
+        }
+        labels = {"alertname": self.config.alertname, "incident": incident, **self.config.labels, **copied}
+        skipped = {"incident", *self.config.label_fields}
+        annotations = {
+            name: _text(value)
+            for name, value in record.items()
+            if value is not None and name not in skipped and name.replace("_", "a").isalnum()
+        }
+        begun = _moment(record, ("opened", "onset", "time")) or time.time()
+        old = self._alerts.get(incident)
+        started = old["startsAt"] if old else _stamp(begun)
+        alert: dict[str, Any] = {"labels": labels, "annotations": annotations, "startsAt": started}
+        if isinstance(record.get("url"), str):
+            alert["generatorURL"] = record["url"]
+        return alert
+
+    async def _send(self, incidents: Mapping[str, Any]) -> None:
+        now = time.time()
+        alerts = []
+        for incident in incidents:
+            alert = self._alerts[incident]
+            ended = self._ended.get(incident)
+            # A firing alert lives for four resends, so that one lost request resolves nothing.
+            ends = now + 4 * self.config.resend if ended is None else min(ended, now)
+            alerts.append({**alert, "endsAt": _stamp(max(ends, _seconds(alert["startsAt"]) + 0.001))})
+        if alerts:
+            url = self.config.url.rstrip("/") + "/api/v2/alerts"
+            await self._client.post(url, msgspec.json.encode(alerts), json_headers())
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.resend)
+            now = time.time()
+            for incident, ended in list(self._ended.items()):
+                if now - ended > RESOLVED_S + self.config.resend:
+                    del self._ended[incident]
+                    del self._alerts[incident]
+            try:
+                await self._send(self._alerts)
+            except ConnectorError:
+                continue  # the next round sends it again; new records report the failure themselves
+
+    async def close(self) -> None:
+        repeating, self._repeating = self._repeating, None
+        if repeating is not None:
+            repeating.cancel()
+            await asyncio.gather(repeating, return_exceptions=True)
+        await self._client.close()
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def _moment(record: Mapping[str, Any], names: Sequence[str]) -> float | None:
+    """The first of these fields that is a time: unix seconds or ISO 8601."""
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, str):
+            try:
+                return _seconds(value)
+            except ValueError:
+                continue
+    return None
+
+
+def _seconds(stamp: str) -> float:
+    moment = datetime.fromisoformat(stamp)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

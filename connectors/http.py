@@ -1,0 +1,261 @@
+"""Samples pushed to us by HTTP: JSON batches, and InfluxDB line protocol so that Telegraf can send.
+
+The daemon mounts `routes()` on its own application, which brings the listener, TLS, authentication and
+connection limits. A 2xx answer goes out only after the daemon has committed the batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import secrets as randomness
+from collections import OrderedDict, deque
+from typing import Any
+
+import msgspec
+from aiohttp import hdrs, web
+from pydantic import Field, field_validator
+
+from .base import Batch, ConnectorError, Settings, Source, install_line
+from .decode import Decode, Decoder
+from .mapping import TimeFormat
+from .units import Duration
+
+MAX_SAMPLES = 20_000  # of one batch, when several requests wait
+MAX_ID = 128  # characters of a batch id
+PRECISIONS: dict[str, TimeFormat] = {
+    "": "unix_ns", "n": "unix_ns", "ns": "unix_ns", "u": "unix_us", "us": "unix_us", "ms": "unix_ms", "s": "unix",
+}  # fmt: skip
+
+
+class _Request:
+    """One POST between its arrival and its commit."""
+
+    def __init__(self, batch: Batch, batch_id: str | None, number: int) -> None:
+        self.batch = batch
+        self.batch_id = batch_id
+        self.number = number
+        self.committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class HttpSource(Source):
+    """POST {prefix}/ingest (JSON, CSV) and POST {prefix}/write, /api/v2/write (line protocol).
+
+    With an `Idempotency-Key` header a batch that was committed is not taken twice: the last ids travel
+    with the position, so they survive a crash.
+    """
+
+    name = "http"
+    replayable = False
+    guarantee = "No lost alert, no distinct duplicate, if the client retries until 2xx with a batch id."
+
+    class Config(Settings):
+        prefix: str = Field(default="", description="Path before /ingest and /write.")
+        decode: Decode = Field(default=Decode(), description="How the body of /ingest is read.")
+        influx: Decode = Field(default=Decode(format="influx"), description="How the body of /write is read.")
+        max_pending: int = Field(
+            default=64, description="Requests held at once; more get 429.", ge=1, le=10_000
+        )
+        commit_timeout: Duration = Field(
+            default=30.0, description="Longest wait for the commit; then 503.", gt=0
+        )
+        body_timeout: Duration = Field(default=10.0, description="Longest time to send a body.", gt=0)
+        remember: int = Field(default=256, description="Batch ids remembered.", ge=0, le=10_000)
+
+        @field_validator("prefix")
+        @classmethod
+        def _path(cls, prefix: str) -> str:
+            if prefix and (not prefix.startswith("/") or prefix.endswith("/") or set(prefix) & set("{}?# ")):
+                raise ValueError("must be empty or a path such as /plant-1")
+            return prefix
+
+        @field_validator("influx")
+        @classmethod
+        def _line_protocol(cls, influx: Decode) -> Decode:
+            if influx.format != "influx":
+                raise ValueError("format must be influx")
+            return influx
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._decoder = Decoder(config.decode)
+        self._influx = Decoder(config.influx)
+        self._has_influx = importlib.util.find_spec("line_protocol_parser") is not None
+        self._session = randomness.token_hex(4)
+        self._number = 0
+        self._open = False
+        self._waiting: deque[_Request] = deque()  # decoded, not read yet
+        self._reading: deque[_Request] = deque()  # read, not committed yet
+        self._arrived = asyncio.Event()
+        self._done: OrderedDict[str, None] = OrderedDict()  # ids of committed batches
+        self._given: OrderedDict[str, None] = OrderedDict()  # the same, and of those read
+
+    def routes(self) -> list[web.RouteDef]:
+        """What the daemon mounts on its application."""
+        prefix = self.config.prefix
+        return [
+            web.post(prefix + "/ingest", self._ingest),
+            web.post(prefix + "/write", self._write),
+            web.post(prefix + "/api/v2/write", self._write),
+            # Telegraf's v1 output asks for its database before it writes.
+            web.post(prefix + "/query", self._query),
+            web.get(prefix + "/ping", self._ping),
+        ]
+
+    async def open(self, position: Any) -> None:
+        self._decoder.open()
+        if self._has_influx:
+            self._influx.open()
+        remembered = (position or {}).get("batches", []) if isinstance(position, dict) else []
+        for batch_id in remembered:
+            self._done[batch_id] = self._given[batch_id] = None
+        self._open = True
+
+    async def read(self) -> Batch | None:
+        while not self._waiting:
+            if not self._open:
+                raise ConnectorError("http is not open", retry=True)
+            self._arrived.clear()
+            await self._arrived.wait()
+        merged = Batch()
+        while self._waiting and (not merged.received or len(merged.samples) < MAX_SAMPLES):
+            request = self._waiting.popleft()
+            self._reading.append(request)
+            merged.merge(request.batch)
+            self._note(self._given, request.batch_id)
+        last = self._reading[-1].number
+        merged.position = {"session": self._session, "delivery": last, "batches": list(self._given)}
+        return merged
+
+    async def commit(self, position: Any) -> None:
+        if not isinstance(position, dict) or position.get("session") != self._session:
+            return
+        while self._reading and self._reading[0].number <= position["delivery"]:
+            request = self._reading.popleft()
+            self._note(self._done, request.batch_id)
+            if not request.committed.done():
+                request.committed.set_result(None)
+
+    def _note(self, ids: OrderedDict[str, None], batch_id: str | None) -> None:
+        if batch_id is not None and self.config.remember:
+            ids[batch_id] = None
+            ids.move_to_end(batch_id)
+            while len(ids) > self.config.remember:
+                ids.popitem(last=False)
+
+    async def close(self) -> None:
+        """Turn all waiting clients away: none of their batches was committed."""
+        self._open = False
+        for request in (*self._waiting, *self._reading):
+            if not request.committed.done():
+                request.committed.cancel()
+        self._waiting.clear()
+        self._reading.clear()
+        self._given = self._done.copy()
+        self._arrived.set()
+
+    # -- handlers -----------------------------------------------------------------------------
+
+    async def _ingest(self, request: web.Request) -> web.Response:
+        return await self._take(request, self._decoder, None)
+
+    async def _write(self, request: web.Request) -> web.Response:
+        if not self._has_influx:
+            return _answer(501, f"line protocol needs a library: run  {install_line('influx')}")
+        precision = PRECISIONS.get(request.query.get("precision", ""))
+        if precision is None:
+            return _answer(400, "precision must be ns, us, ms or s")
+        return await self._take(request, self._influx, self.config.influx.time_format or precision)
+
+    async def _query(self, request: web.Request) -> web.Response:
+        return web.json_response({"results": [{"statement_id": 0}]})
+
+    async def _ping(self, request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    async def _take(
+        self, request: web.Request, decoder: Decoder, time_format: TimeFormat | None
+    ) -> web.Response:
+        if not self._open:
+            return _answer(503, "not ready", retry_after=1)
+        batch_id = request.headers.get("Idempotency-Key")
+        if batch_id is not None and not (0 < len(batch_id) <= MAX_ID and batch_id.isprintable()):
+            return _answer(400, f"Idempotency-Key must be 1 to {MAX_ID} printable characters")
+        if batch_id in self._done:
+            return web.Response(status=204)
+        underway = next(
+            (r for r in (*self._waiting, *self._reading) if batch_id and r.batch_id == batch_id), None
+        )
+        if underway is None:
+            if len(self._waiting) + len(self._reading) >= self.config.max_pending:
+                return _answer(429, "too many requests wait for the commit", retry_after=1)
+            body = await self._body(request, decoder.config.max_bytes)
+            if isinstance(body, web.Response):
+                return body
+            batch = Batch()
+            decoder.payload(body, batch, time_format=time_format)
+            if not self._open:
+                return _answer(503, "not ready", retry_after=1)
+            self._number += 1
+            underway = _Request(batch, batch_id if batch.samples else None, self._number)
+            self._waiting.append(underway)
+            self._arrived.set()
+        if not underway.batch.samples and underway.batch.rejected:
+            return _counts(underway.batch, 413 if set(underway.batch.rejected) == {"too_large"} else 400)
+        return await self._committed(underway)
+
+    async def _committed(self, underway: _Request) -> web.Response:
+        try:
+            async with asyncio.timeout(self.config.commit_timeout):
+                # Shielded: one client giving up must not undo the wait of another with the same id.
+                await asyncio.shield(underway.committed)
+        except TimeoutError:
+            return _answer(503, "not committed in time; send the batch again", retry_after=1)
+        except asyncio.CancelledError:
+            if underway.committed.cancelled():
+                return _answer(503, "closing; send the batch again", retry_after=1)
+            raise
+        return _counts(underway.batch, 200) if underway.batch.rejected else web.Response(status=204)
+
+    async def _body(self, request: web.Request, limit: int) -> bytes | web.Response:
+        """The body within cap and deadline. aiohttp has already unpacked gzip, bit by bit."""
+        if (request.content_length or 0) > limit:
+            return self._refuse_size(limit)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.config.body_timeout):
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    if len(body) > limit:
+                        return self._refuse_size(limit)
+        except TimeoutError:
+            return _answer(408, "the body took too long", close=True)
+        except (web.RequestPayloadError, OSError, ValueError):
+            return _answer(400, "the body cannot be read", close=True)
+        return bytes(body)
+
+    def _refuse_size(self, limit: int) -> web.Response:
+        self._number += 1
+        batch = Batch()
+        batch.reject("too_large")
+        self._waiting.append(_Request(batch, None, self._number))
+        self._arrived.set()
+        return _answer(413, f"a body may have {limit} bytes, unpacked", close=True)
+
+
+def _answer(status: int, text: str, *, retry_after: int | None = None, close: bool = False) -> web.Response:
+    headers = {hdrs.RETRY_AFTER: str(retry_after)} if retry_after is not None else {}
+    answer = web.Response(
+        status=status,
+        body=msgspec.json.encode({"error": text}),
+        content_type="application/json",
+        headers=headers,
+    )
+    if close:
+        answer.force_close()
+    return answer
+
+
+def _counts(batch: Batch, status: int) -> web.Response:
+    facts = {"received": batch.received, "accepted": len(batch.samples), "rejected": batch.rejected}
+    return web.Response(status=status, body=msgspec.json.encode(facts), content_type="application/json")

@@ -1,0 +1,334 @@
+"""Kafka by librdkafka (confluent-kafka): a consumer group in, an idempotent producer out.
+
+Tested against librdkafka's mock cluster only; see docs/connectors.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from pydantic import Field, field_validator
+
+from .base import Batch, ConnectorError, InFlight, Sink, Source
+from .decode import Decode, Decoder
+from .secrets import FilePath, Secret, Tls, WithSecrets
+from .units import Duration
+
+MAX_MESSAGES = 10_000  # of one batch
+POLL_S = 0.25  # how long the thread waits for a first message before it looks whether to stop
+_LOG = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class _Settings(WithSecrets):
+    """What the source and the sink have in common."""
+
+    brokers: list[str] = Field(description="Addresses of some brokers, host:port.", min_length=1)
+    username: str | None = Field(default=None, description="SASL user name.")
+    password: Secret = Field(default=None, description="SASL password, as ${VARIABLE}.")
+    password_file: FilePath | None = Field(default=None, description="File with the SASL password.")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="SCRAM-SHA-512", description="SASL mechanism."
+    )
+    tls: Tls | None = Field(default=None, description="TLS settings; none: no TLS.")
+    timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
+    options: dict[str, str | int | bool] = Field(
+        default_factory=dict, description="Further librdkafka settings; no secrets here."
+    )
+
+    @field_validator("options")
+    @classmethod
+    def _harmless(cls, options: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        reserved = ("enable.auto", "bootstrap", "group.id", "sasl.", "ssl.", "security.protocol")
+        for name in options:
+            if name.startswith(reserved) or "password" in name or "secret" in name:
+                raise ValueError(f"{name} may not be set here")
+        return options
+
+    def client_options(self) -> dict[str, Any]:
+        """Settings of librdkafka for the connection, with secrets in them: not for printing."""
+        found: dict[str, Any] = {
+            "bootstrap.servers": ",".join(self.brokers),
+            "client.id": "detector",
+            "reconnect.backoff.ms": 100,
+            "reconnect.backoff.max.ms": 5000,  # librdkafka adds the jitter
+            "socket.connection.setup.timeout.ms": max(1000, int(self.timeout * 1000)),
+            "logger": _LOG,
+        }
+        if self.tls is not None:
+            self.tls.context()  # the same complaint about unusable files as everywhere
+            names = {"ca_file": "ca", "cert_file": "certificate", "key_file": "key"}
+            for field, name in names.items():
+                if getattr(self.tls, field) is not None:
+                    found[f"ssl.{name}.location"] = str(getattr(self.tls, field))
+            if self.tls.secret("key_password"):
+                found["ssl.key.password"] = self.tls.secret("key_password")
+            found["ssl.endpoint.identification.algorithm"] = "https" if self.tls.verify_hostname else "none"
+        if self.username is not None:
+            found |= {
+                "sasl.mechanism": self.mechanism,
+                "sasl.username": self.username,
+                "sasl.password": self.secret("password") or "",
+            }
+        sasl, tls = self.username is not None, self.tls is not None
+        found["security.protocol"] = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
+        return found | self.options
+
+    def failed(self, error: Any) -> ConnectorError:
+        return ConnectorError(f"kafka {self.brokers[0]}: {error}", retry=True)
+
+
+class KafkaSource(Source):
+    """Samples from Kafka topics by a consumer group; offsets are committed after our commit.
+
+    A partition starts at the later of the daemon's position and the group's committed offset.
+    """
+
+    name = "kafka"
+    extra = "kafka"
+    modules = ("confluent_kafka",)
+    replayable = True
+    guarantee = "No lost alert, no distinct duplicate, as far as the brokers keep the topic."
+
+    class Config(_Settings):
+        topics: list[str] = Field(description="Topics.", min_length=1)
+        group: str = Field(default="detector", description="Consumer group.", min_length=1)
+        start: Literal["earliest", "latest"] = Field(
+            default="earliest", description="Where to start without a committed offset."
+        )
+        key_is_node: bool = Field(default=False, description="Take the node from the message key.")
+        decode: Decode = Field(default=Decode(), description="How a message is read.")
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        decode = config.decode
+        if config.key_is_node:
+            decode = decode.model_copy(update={"topic": "{node}", "node": None, "node_constant": None})
+        # A separator no key contains: the whole key is the node.
+        self._decoder = Decoder(decode, separator="\0" if config.key_is_node else ".")
+        self._consumer: Any = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._reading: InFlight[list[Any]] = InFlight()
+        self._position: dict[str, dict[str, int]] = {}  # topic -> partition -> next offset
+        self._failure: str | None = None
+        self._lag: float | None = None
+
+    async def open(self, position: Any) -> None:
+        self.ensure_libraries(self.config)
+        self._decoder.open()
+        await self.close()
+        self._position = {topic: dict(offsets) for topic, offsets in (position or {}).items()}
+        self._failure = None
+        options = self.config.client_options() | {
+            "group.id": self.config.group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": self.config.start,
+            "queued.max.messages.kbytes": 16384,  # the bound of what librdkafka reads ahead
+            "error_cb": self._report,
+        }
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
+        try:
+            await self._in_thread(lambda: self._connect(options))
+        except BaseException:
+            await self.close()
+            raise
+
+    def _connect(self, options: dict[str, Any]) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        try:
+            self._consumer = Consumer(options)
+            self._consumer.list_topics(timeout=self.config.timeout)
+            self._consumer.subscribe(self.config.topics, on_assign=self._assign)
+        except KafkaException as error:
+            raise self.config.failed(self._failure or _text(error.args[0])) from None
+
+    def _report(self, error: Any) -> None:
+        from confluent_kafka import KafkaError
+
+        if error.fatal() or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION):
+            self._failure = _text(error)
+
+    def _assign(self, consumer: Any, partitions: list[Any]) -> None:
+        committed = {
+            (found.topic, found.partition): found.offset
+            for found in consumer.committed(partitions, timeout=self.config.timeout)
+        }
+        for part in partitions:
+            own = self._position.get(part.topic, {}).get(str(part.partition), -1)
+            latest = max(own, committed.get((part.topic, part.partition), -1))
+            if latest >= 0:
+                part.offset = latest
+        consumer.assign(partitions)
+
+    async def read(self) -> Batch | None:
+        while True:
+            messages = await self._reading.run(lambda: self._in_thread(self._poll))
+            if messages:
+                return self._batch(messages)
+
+    def _poll(self) -> list[Any]:
+        """Blocking: wait for a first message, then take all that are there."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            first = self._consumer.poll(POLL_S)
+            if first is None:
+                if self._failure:
+                    raise self.config.failed(self._failure)
+                return []
+            messages = [first, *self._consumer.consume(MAX_MESSAGES - 1, timeout=0)]
+        except KafkaException as error:
+            raise self.config.failed(_text(error.args[0])) from None
+        good = [message for message in messages if message.error() is None]
+        errors = [message.error() for message in messages if message.error() is not None]
+        errors = [error for error in errors if error.code() != KafkaError._PARTITION_EOF]
+        if errors and not good:
+            raise self.config.failed(_text(errors[0]))
+        self._failure = None
+        return good
+
+    def _batch(self, messages: list[Any]) -> Batch:
+        batch = Batch()
+        now = time.time()
+        for message in messages:
+            kind, stamp = message.timestamp()
+            sent = stamp / 1000 if kind and stamp > 0 else now
+            self._lag = max(0.0, now - sent)
+            offsets = self._position.setdefault(message.topic(), {})
+            offsets[str(message.partition())] = message.offset() + 1
+            topic = message.topic()
+            if self.config.key_is_node:
+                topic = (message.key() or b"").decode(errors="replace")
+            self._decoder.payload(message.value() or b"", batch, topic=topic, arrival=sent)
+        batch.position = {topic: dict(offsets) for topic, offsets in self._position.items()}
+        return batch
+
+    async def commit(self, position: Any) -> None:
+        if self._consumer is None or not position:
+            return
+        # librdkafka is thread-safe: no need to wait for the thread that polls.
+        await asyncio.to_thread(self._commit, self._consumer, position)
+
+    def _commit(self, consumer: Any, position: dict[str, dict[str, int]]) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            mine = {(part.topic, part.partition) for part in consumer.assignment()}
+            offsets = [
+                TopicPartition(topic, int(number), offset)
+                for topic, numbers in position.items()
+                for number, offset in numbers.items()
+                if (topic, int(number)) in mine
+            ]
+            if offsets:
+                consumer.commit(offsets=offsets, asynchronous=False)
+        except (KafkaException, RuntimeError) as error:
+            raise self.config.failed(_text(error.args[0])) from None
+
+    async def _in_thread(self, function: Callable[[], Result]) -> Result:
+        if self._thread is None:
+            raise ConnectorError("kafka is not open", retry=True)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def close(self) -> None:
+        thread, self._thread = self._thread, None
+        await self._reading.stop()
+        if thread is not None:
+            await asyncio.to_thread(thread.shutdown)
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await asyncio.to_thread(consumer.close)
+
+    @property
+    def lag(self) -> float | None:
+        return self._lag
+
+
+class KafkaSink(Sink):
+    """Each record as a message with its id as key; `write` returns when all replicas have them."""
+
+    name = "kafka"
+    extra = "kafka"
+    modules = ("confluent_kafka",)
+
+    class Config(_Settings):
+        topic: str = Field(default="detector-incidents", description="Topic of the records.", min_length=1)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._producer: Any = None
+
+    async def open(self) -> None:
+        self.ensure_libraries(self.config)
+        await self.close()
+        await asyncio.to_thread(self._connect)
+
+    def _connect(self) -> None:
+        from confluent_kafka import KafkaException, Producer
+
+        options = self.config.client_options() | {
+            "enable.idempotence": True,
+            "message.timeout.ms": max(1000, int(self.config.timeout * 1000)),
+            "linger.ms": 5,
+        }
+        try:
+            producer = Producer(options)
+            producer.list_topics(timeout=self.config.timeout)
+        except KafkaException as error:
+            raise self.config.failed(_text(error.args[0])) from None
+        self._producer = producer
+
+    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        if self._producer is None:
+            await self.open()
+        try:
+            await asyncio.to_thread(self._produce, self._producer, records)
+        except ConnectorError:
+            await self.close()
+            raise
+
+    def _produce(self, producer: Any, records: Sequence[Mapping[str, Any]]) -> None:
+        from confluent_kafka import KafkaException
+
+        delivered: list[Any] = []
+        deadline = time.monotonic() + self.config.timeout
+        try:
+            for record in records:
+                while True:
+                    try:
+                        producer.produce(
+                            self.config.topic,
+                            msgspec.json.encode(record),
+                            key=str(record["id"]),
+                            on_delivery=lambda error, message: delivered.append(error),
+                        )
+                        break
+                    except BufferError:  # the local queue is full: let some go
+                        producer.poll(0.1)
+                        if time.monotonic() > deadline:
+                            raise self.config.failed("the local queue stays full") from None
+            producer.flush(max(0.1, deadline + 1 - time.monotonic()))
+        except KafkaException as error:
+            raise self.config.failed(_text(error.args[0])) from None
+        errors = [error for error in delivered if error is not None]
+        if errors or len(delivered) < len(records):
+            raise self.config.failed(_text(errors[0]) if errors else "not acknowledged in time")
+
+    async def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            # What was not delivered is written again by the caller; it must not go out twice.
+            await asyncio.to_thread(lambda: (producer.purge(), producer.flush(0.1)))
+
+
+def _text(error: Any) -> str:
+    return error.str() if hasattr(error, "str") else str(error)

@@ -1,0 +1,178 @@
+"""Samples from a Prometheus server by range queries."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from typing import Any
+
+import msgspec
+from pydantic import Field, field_validator
+
+from .base import Batch, ConnectorError, Sample, Settings, Source
+from .client import HttpClient, HttpSettings
+from .plain import Gate
+from .units import Duration, Size
+
+MAX_VALUES = 64
+
+
+class Query(Settings):
+    """One query, or several that are joined into the components of a vector."""
+
+    query: str | list[str] = Field(description="PromQL; several give one component each.", min_length=1)
+    node: str = Field(
+        default="{instance}", description="Node id from labels: a template such as {job}/{instance}."
+    )
+
+    @field_validator("node")
+    @classmethod
+    def _template(cls, node: str) -> str:
+        if not re.search(r"\{[A-Za-z_][A-Za-z0-9_]*\}", node):
+            raise ValueError("must name at least one label in braces, such as {instance}")
+        return node
+
+
+class _Series(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]]
+
+
+class _Data(msgspec.Struct):
+    result: list[_Series]
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+class PrometheusSource(Source):
+    """Asks for every grid time once it is old enough, and again for `overlap` to catch late series.
+
+    The position is the last grid time of each query. Within the overlap a (node, time) is given once;
+    after a restart everything up to the position counts as given.
+    """
+
+    name = "prometheus"
+    replayable = True
+    guarantee = "No lost alert, no distinct duplicate, as far as the server keeps its data."
+
+    class Config(HttpSettings):
+        queries: list[Query] = Field(description="What to ask.", min_length=1)
+        step: Duration = Field(default=15.0, description="Time between two samples.", gt=0)
+        delay: Duration = Field(
+            default=15.0, description="How old a time must be: at least the scrape interval.", ge=0
+        )
+        overlap: Duration = Field(default=60.0, description="How far back each query asks again.", ge=0)
+        history: Duration = Field(default=0.0, description="How far back the very first query goes.", ge=0)
+        max_points: int = Field(default=500, description="Grid times of one query at most.", ge=1, le=10_000)
+        max_answer: Size = Field(default=64 * 2**20, description="Largest answer.", gt=0)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._client = HttpClient(config)
+        self._gate = Gate(MAX_VALUES)
+        self._last: dict[str, int] = {}  # query -> last grid number asked for
+        self._given: dict[str, dict[int, set[str]]] = {}  # query -> grid number -> nodes given
+        self._turn = 0
+
+    async def open(self, position: Any) -> None:
+        self._client.open()
+        first = math.floor((time.time() - self.config.delay - self.config.history) / self.config.step)
+        known = position or {}
+        self._last = {
+            _key(query): round(known[_key(query)] / self.config.step) if _key(query) in known else first
+            for query in self.config.queries
+        }
+        self._opened = dict(self._last)
+        self._given = {_key(query): {} for query in self.config.queries}
+
+    async def read(self) -> Batch | None:
+        step = self.config.step
+        while True:
+            for _ in self.config.queries:
+                query = self.config.queries[self._turn % len(self.config.queries)]
+                newest = math.floor((time.time() - self.config.delay) / step)
+                if newest > self._last[_key(query)]:
+                    end = min(newest, self._last[_key(query)] + self.config.max_points)
+                    batch = await self._ask(query, end)
+                    self._turn += 1
+                    if batch.received:
+                        return batch
+                else:
+                    self._turn += 1
+            ready = min(self._last[_key(query)] for query in self.config.queries) + 1
+            await asyncio.sleep(max(0.01, ready * step + self.config.delay - time.time()))
+
+    async def _ask(self, query: Query, end: int) -> Batch:
+        """Query up to grid number `end`; state moves only after all answers are in."""
+        key, step = _key(query), self.config.step
+        first = max(self._opened[key], self._last[key] - math.ceil(self.config.overlap / step)) + 1
+        texts = [query.query] if isinstance(query.query, str) else query.query
+        found: dict[tuple[int, str], list[float]] = {}
+        batch = Batch()
+        for i, text in enumerate(texts):
+            for series in await self._range(text, first * step, end * step):
+                node = _node(query.node, series.metric)
+                for moment, value in series.values:
+                    place = (round(moment / step), node)
+                    found.setdefault(place, [math.nan] * len(texts))[i] = float(value)
+        given = self._given[key]
+        samples = []
+        for (number, node), values in sorted(found.items()):
+            if node in given.setdefault(number, set()):
+                continue
+            given[number].add(node)
+            if any(map(math.isinf, values)) or all(map(math.isnan, values)):
+                batch.reject("values")
+            else:
+                samples.append(Sample(number * step, node, tuple(values)))
+        self._gate.take(samples, batch)
+        self._last[key] = end
+        for number in [n for n in given if n <= end - math.ceil(self.config.overlap / step)]:
+            del given[number]
+        batch.position = {name: number * step for name, number in self._last.items()}
+        return batch
+
+    async def _range(self, text: str, start: float, end: float) -> list[_Series]:
+        url = self.config.url.rstrip("/") + "/api/v1/query_range"
+        form = {
+            "query": text,
+            "start": f"{start:.3f}",
+            "end": f"{end:.3f}",
+            "step": f"{self.config.step:.3f}",
+        }
+        body = await self._client.post(url, form, {"User-Agent": "detector"}, self.config.max_answer)
+        try:
+            answer = _ANSWER.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise ConnectorError("prometheus: the answer is not understood", retry=True) from None
+        if answer.status != "success" or answer.data is None:
+            raise ConnectorError(f"prometheus: {answer.error[:200]}", retry=True)
+        return answer.data.result
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    @property
+    def lag(self) -> float | None:
+        if not self._last:
+            return None
+        oldest: float = min(self._last.values()) * self.config.step
+        return max(0.0, time.time() - oldest)
+
+
+def _key(query: Query) -> str:
+    """The name of a query in the position: what it asks and whom it names."""
+    return "\n".join([query.node, *([query.query] if isinstance(query.query, str) else query.query)])
+
+
+def _node(template: str, labels: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda label: labels.get(label[1], ""), template)

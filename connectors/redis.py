@@ -1,0 +1,293 @@
+"""Redis streams: a consumer group in, XADD out."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from pydantic import Field
+
+from .base import Batch, ConnectorError, InFlight, Sink, Source
+from .decode import Decode, Decoder
+from .mapping import node_fields
+from .secrets import FilePath, Secret, Tls, WithSecrets
+from .units import Duration
+
+BLOCK_MS = 500  # how long the server may hold an empty XREADGROUP
+
+
+class _Settings(WithSecrets):
+    """What the source and the sink have in common."""
+
+    host: str = Field(default="127.0.0.1", description="Server host.", min_length=1)
+    port: int = Field(default=6379, description="Server port.", ge=1, le=65535)
+    database: int = Field(default=0, description="Database number.", ge=0)
+    username: str | None = Field(default=None, description="User name.")
+    password: Secret = Field(default=None, description="Password, as ${VARIABLE}.")
+    password_file: FilePath | None = Field(default=None, description="File with the password.")
+    tls: Tls | None = Field(default=None, description="TLS settings; none: no TLS.")
+    timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
+
+    def client(self) -> Any:
+        """A client that has not connected yet."""
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        tls: dict[str, Any] = {}
+        if self.tls is not None:
+            tls = {
+                "ssl": True,
+                "ssl_ca_certs": str(self.tls.ca_file) if self.tls.ca_file else None,
+                "ssl_certfile": str(self.tls.cert_file) if self.tls.cert_file else None,
+                "ssl_keyfile": str(self.tls.key_file) if self.tls.key_file else None,
+                "ssl_password": self.tls.secret("key_password"),
+                "ssl_check_hostname": self.tls.verify_hostname,
+                "ssl_cert_reqs": "required",
+                "ssl_min_version": self.tls.context().minimum_version,
+            }
+        return Redis(
+            host=self.host,
+            port=self.port,
+            db=self.database,
+            username=self.username,
+            password=self.secret("password"),
+            socket_timeout=self.timeout + BLOCK_MS / 1000,
+            socket_connect_timeout=self.timeout,
+            retry=Retry(NoBackoff(), 0),  # the daemon retries, with its own back-off
+            **tls,
+        )
+
+    def failed(self, error: Exception) -> ConnectorError:
+        return ConnectorError(f"redis {self.host}:{self.port}: {error}", retry=True)
+
+
+class RedisSource(Source):
+    """Samples from Redis streams by a consumer group; acknowledged (XACK) after the commit.
+
+    After a restart the consumer's own pending entries come first. Entries at or before the position are
+    skipped, and acknowledged with the next commit: a crash between our commit and XACK repeats nothing.
+    """
+
+    name = "redis"
+    extra = "redis"
+    modules = ("redis",)
+    replayable = True
+    guarantee = "No lost alert, no distinct duplicate, as far as the server keeps its stream."
+
+    class Config(_Settings):
+        streams: list[str] = Field(description="Stream keys.", min_length=1)
+        group: str = Field(default="detector", description="Consumer group; created if absent.", min_length=1)
+        consumer: str = Field(
+            default="detector", description="Name in the group; keep it fixed.", min_length=1
+        )
+        start: str = Field(
+            default="0", description="Where a new group starts: 0 is the oldest, $ the newest.",
+            pattern=r"^(\$|[0-9]+(-[0-9]+)?)$",
+        )  # fmt: skip
+        field: str | None = Field(
+            default="data", description="Field with the payload; null: the fields themselves are the sample."
+        )
+        count: int = Field(default=2000, description="Most entries of one read.", ge=1, le=100_000)
+        decode: Decode = Field(default=Decode(), description="How a payload is read.")
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._decoder = Decoder(config.decode, separator=":")
+        self._as_text = node_fields(config.decode.node or "node")  # a node 007 keeps its zeros
+        self._client: Any = None
+        self._reading: InFlight[Any] = InFlight()
+        self._position: dict[str, str] = {}  # last entry read of each stream
+        self._pending: dict[str, str] = {}  # while our own unacknowledged entries are read again
+        self._owed: deque[tuple[str, bytes]] = deque()  # entries to acknowledge, in order read
+        self._lag: float | None = None
+
+    async def open(self, position: Any) -> None:
+        self.ensure_libraries(self.config)
+        self._decoder.open()
+        from redis.exceptions import RedisError, ResponseError
+
+        await self.close()
+        self._position = dict(position or {})
+        self._pending = dict.fromkeys(self.config.streams, "0")
+        client = self.config.client()
+        try:
+            for stream in self.config.streams:
+                try:
+                    await client.xgroup_create(stream, self.config.group, self.config.start, mkstream=True)
+                except ResponseError as error:
+                    if not str(error).startswith("BUSYGROUP"):
+                        raise
+        except (TimeoutError, RedisError, OSError) as error:
+            await client.aclose()
+            raise self.config.failed(error) from None
+        except BaseException:
+            await client.aclose()
+            raise
+        self._client = client
+
+    async def read(self) -> Batch | None:
+        from redis.exceptions import RedisError
+
+        while True:
+            try:
+                answer = await self._reading.run(self._fetch)
+            except (TimeoutError, RedisError, OSError) as error:
+                raise self.config.failed(error) from None
+            batch = self._batch(answer)
+            if batch is not None:
+                return batch
+
+    async def _fetch(self) -> Any:
+        if self._client is None:
+            raise ConnectorError("redis is not open", retry=True)
+        return await self._client.xreadgroup(
+            self.config.group,
+            self.config.consumer,
+            self._pending or dict.fromkeys(self.config.streams, ">"),
+            count=self.config.count,
+            block=None if self._pending else BLOCK_MS,
+        )
+
+    def _batch(self, answer: Any) -> Batch | None:
+        """Decode what came; None if there was nothing new in it."""
+        batch = Batch()
+        fresh = 0
+        pairs = answer.items() if isinstance(answer, dict) else answer or []
+        for key, entries in pairs:
+            stream = key.decode()
+            # The third protocol version wraps the entries in one more list.
+            entries = entries[0] if entries and isinstance(entries[0], list) else entries
+            if stream in self._pending:
+                if entries:
+                    self._pending[stream] = entries[-1][0].decode()
+                else:
+                    del self._pending[stream]
+            for entry, fields in entries:
+                self._owed.append((stream, entry))
+                if _order(entry.decode()) <= _order(self._position.get(stream, "0")):
+                    continue
+                self._position[stream] = entry.decode()
+                fresh += 1
+                self._decode(stream, entry.decode(), fields, batch)
+        if not fresh:
+            return None
+        batch.position = dict(self._position)
+        return batch
+
+    def _decode(self, stream: str, entry: str, fields: Any, batch: Batch) -> None:
+        sent = int(entry.partition("-")[0]) / 1000
+        self._lag = max(0.0, time.time() - sent)
+        if not fields:  # deleted or trimmed while it was pending
+            batch.reject("missing")
+        elif self.config.field is None:
+            names = {name: name.decode(errors="replace") for name in fields}
+            item = {
+                name: fields[raw].decode(errors="replace") if name in self._as_text else _number(fields[raw])
+                for raw, name in names.items()
+            }
+            self._decoder.payload(msgspec.json.encode(item), batch, topic=stream, arrival=sent)
+        else:
+            payload = fields.get(self.config.field.encode())
+            if payload is None:
+                batch.reject("missing")
+            else:
+                self._decoder.payload(payload, batch, topic=stream, arrival=sent)
+
+    async def commit(self, position: Any) -> None:
+        from redis.exceptions import RedisError
+
+        if self._client is None or position is None:
+            return
+        done: dict[str, list[bytes]] = {}
+        keep: deque[tuple[str, bytes]] = deque()
+        for stream, entry in self._owed:
+            if _order(entry.decode()) <= _order(position.get(stream, "0")):
+                done.setdefault(stream, []).append(entry)
+            else:
+                keep.append((stream, entry))
+        try:
+            for stream, entries in done.items():
+                await self._client.xack(stream, self.config.group, *entries)
+        except (TimeoutError, RedisError, OSError) as error:
+            raise self.config.failed(error) from None
+        self._owed = keep
+
+    async def close(self) -> None:
+        await self._reading.stop()
+        self._owed.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @property
+    def lag(self) -> float | None:
+        return self._lag
+
+
+class RedisSink(Sink):
+    """Each record as an entry of a stream: fields `id`, `event` and `record` (JSON), all or none."""
+
+    name = "redis"
+    extra = "redis"
+    modules = ("redis",)
+
+    class Config(_Settings):
+        stream: str = Field(default="detector:incidents", description="Stream key.", min_length=1)
+        max_length: int = Field(default=100_000, description="About how many entries are kept.", ge=1)
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._client: Any = None
+
+    async def open(self) -> None:
+        self.ensure_libraries(self.config)
+        from redis.exceptions import RedisError
+
+        await self.close()
+        client = self.config.client()
+        try:
+            await client.ping()
+        except (TimeoutError, RedisError, OSError) as error:
+            await client.aclose()
+            raise self.config.failed(error) from None
+        self._client = client
+
+    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        from redis.exceptions import RedisError
+
+        if self._client is None:
+            await self.open()
+        try:
+            async with self._client.pipeline(transaction=True) as pipe:
+                for record in records:
+                    fields = {
+                        "id": str(record["id"]),
+                        "event": str(record.get("event", "")),
+                        "record": msgspec.json.encode(record),
+                    }
+                    pipe.xadd(self.config.stream, fields, maxlen=self.config.max_length, approximate=True)
+                await pipe.execute()
+        except (TimeoutError, RedisError, OSError) as error:
+            raise self.config.failed(error) from None
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+def _order(entry: str) -> tuple[int, int]:
+    moment, _, sequence = entry.partition("-")
+    return int(moment), int(sequence or 0)
+
+
+def _number(value: bytes) -> Any:
+    try:
+        number = float(value)
+    except ValueError:
+        return value.decode(errors="replace")
+    return number if abs(number) < float("inf") else value.decode(errors="replace")
