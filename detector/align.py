@@ -131,7 +131,7 @@ class Aligner:
         limit, at = self.settings.max_waiting, 0
         while at < len(batch):
             size = max(1, limit - self._n_waiting)
-            self._sort_in(batch.take(slice(at, at + size)) if size < len(batch) else batch, ticks)
+            self._sort_in(batch.take(slice(at, at + size)) if at or size < len(batch) else batch, ticks)
             at += size
             if self._n_waiting > limit:
                 while self._n_waiting > limit - limit // 16:

@@ -224,6 +224,23 @@ times = st.one_of(
 component = st.sampled_from([0.0, 0.0, 1.0, 2.0, NAN, INF])
 
 
+def long_stream(seed: int, n: int, dim: int) -> list[Row]:
+    """What a real stream does: nearly in order, with pauses of nodes and network, frozen and wild values."""
+    rng = np.random.default_rng(seed)
+    now, rows = 0.0, []
+    frozen, away = np.zeros(n, bool), np.zeros(n, bool)
+    for _ in range(int(rng.integers(20, 60))):
+        now += rng.choice([0.25, 1.0, 2.0, 15.0, 200.0], p=[0.3, 0.5, 0.15, 0.04, 0.01])
+        frozen ^= rng.random(n) < 0.1
+        away ^= rng.random(n) < 0.1
+        for v in np.flatnonzero(~away):
+            time = now + rng.choice([0.0, 0.25, -1.0, -3.0, 40.0], p=[0.7, 0.2, 0.05, 0.03, 0.02])
+            values = np.zeros(dim) if frozen[v] else rng.integers(0, 9, dim).astype(float)
+            values[rng.random(dim) < 0.05] = NAN
+            rows += [(int(v), float(time), tuple(values.tolist()))] * int(rng.choice([1, 2], p=[0.95, 0.05]))
+    return rows
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[int, int, AlignSettings, list[Any], list[int]]:
     n, dim = draw(st.integers(1, 4)), draw(st.integers(1, 2))
@@ -240,11 +257,11 @@ def streams(draw: st.DrawFn) -> tuple[int, int, AlignSettings, list[Any], list[i
         max_hold=draw(st.integers(0, 2)),
         max_waiting=draw(st.sampled_from([1, 3, 20, 1000])),
     )
-    node = st.integers(-1, n - 1)
-    row = st.tuples(node, times, st.tuples(*[component] * dim))
-    rows = draw(st.lists(row, max_size=60))
-    if draw(st.booleans()):  # mostly in order, as real streams are
-        rows.sort(key=lambda r: r[1] if math.isfinite(r[1]) else 0.0)
+    if draw(st.booleans()):
+        rows = long_stream(draw(st.integers(0, 2**32 - 1)), n, dim)
+    else:
+        row = st.tuples(st.integers(-1, n - 1), times, st.tuples(*[component] * dim))
+        rows = draw(st.lists(row, max_size=40))
     cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=6)))
     return n, dim, how, rows, [0, *cuts, len(rows)]
 
