@@ -6,6 +6,7 @@ groups and commits, but no disk, no admin calls, and no evidence about any Kafka
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import socket
@@ -149,22 +150,52 @@ def alertmanager(folder: Path, config_text: str = "route: {receiver: none}\nrece
 
 
 class MockKafka:
-    """librdkafka's mock cluster inside a producer; other clients reach it by `address`."""
+    """librdkafka's mock cluster, driven through `ctypes`; other clients reach it by `address`."""
 
     def __init__(self, brokers: int = 1) -> None:
-        from confluent_kafka import Producer
+        import confluent_kafka
 
-        self.producer: Any = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": brokers})
-        found = self.producer.list_topics(timeout=10).brokers
-        self.address = ",".join(str(broker).split("/")[0] for broker in found.values())
+        near = Path(confluent_kafka.__file__).parent
+        found = sorted((near.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
+        if not found:
+            raise RuntimeError("the confluent-kafka wheel brings no librdkafka")
+        self._library = library = ctypes.CDLL(str(found[0]))
+        for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
+            getattr(library, name).restype = ctypes.c_void_p
+        library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+        message = ctypes.create_string_buffer(512)
+        conf = ctypes.c_void_p(library.rd_kafka_conf_new())
+        self._client = ctypes.c_void_p(library.rd_kafka_new(0, conf, message, ctypes.c_size_t(512)))
+        if not self._client.value:
+            raise RuntimeError(message.value.decode())
+        self._cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(self._client, brokers))
+        # Without this every group waits three seconds for members that never come.
+        library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 50)
+        self.address: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+        self._producer: Any = None
+
+    def create(self, topic: str, partitions: int = 3) -> None:
+        failed = self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
+        assert failed == 0
+
+    def down(self, broker: int = 1) -> None:
+        self._library.rd_kafka_mock_broker_set_down(self._cluster, broker)
+
+    def up(self, broker: int = 1) -> None:
+        self._library.rd_kafka_mock_broker_set_up(self._cluster, broker)
 
     def send(self, topic: str, payloads: Sequence[bytes], key: bytes | None = None) -> None:
+        from confluent_kafka import Producer
+
+        if self._producer is None:
+            self._producer = Producer({"bootstrap.servers": self.address, "linger.ms": 0})
         for payload in payloads:
-            self.producer.produce(topic, payload, key=key)
-            self.producer.poll(0)
-        left = self.producer.flush(20)
+            self._producer.produce(topic, payload, key=key)
+            self._producer.poll(0)
+        left = self._producer.flush(20)
         assert left == 0, f"{left} messages not taken by the mock cluster"
 
     def stop(self) -> None:
-        self.producer.flush(1)
-        del self.producer
+        self._producer = None
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._client)

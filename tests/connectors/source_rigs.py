@@ -186,14 +186,14 @@ class KafkaRig(Rig):
     def config(self) -> dict[str, Any]:
         return {
             "brokers": [self.running.kafka().address], "topics": [self.unique], "group": self.unique,
-            "timeout": "3s", "options": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200},
+            "timeout": "3s", "options": {"session.timeout.ms": 1000, "heartbeat.interval.ms": 100},
         }  # fmt: skip
 
     def dead_config(self) -> dict[str, Any]:
         return {"brokers": [f"127.0.0.1:{servers.free_port()}"], "topics": ["a"], "timeout": "1s"}
 
     async def prepare(self) -> None:
-        await self.send([])
+        self.running.kafka().create(self.unique)
 
     async def send(self, payloads: list[bytes]) -> None:
         await asyncio.to_thread(self.running.kafka().send, self.unique, payloads)
