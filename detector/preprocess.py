@@ -131,7 +131,7 @@ class Preprocess:
         self.clips_[node[wild]] += 1
         if self.settings.embed > 1:
             lags = self._lags["embed"]
-            whole = np.concatenate([v[:, None], lags.latest(node)], axis=1).reshape(len(v), -1)
+            whole = np.concatenate([v[:, None], lags.latest(node)], axis=1).reshape(len(v), self.dim_out)
             full = lags.full(node)
             lags.push(node, v)
             at, v = at[full], whole[full]
