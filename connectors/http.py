@@ -24,7 +24,8 @@ from .units import Duration
 MAX_SAMPLES = 20_000  # of one batch, when several requests wait
 MAX_ID = 128  # characters of a batch id
 PRECISIONS: dict[str, TimeFormat] = {
-    "": "unix_ns", "n": "unix_ns", "ns": "unix_ns", "u": "unix_us", "us": "unix_us", "ms": "unix_ms", "s": "unix",
+    "": "unix_ns", "n": "unix_ns", "ns": "unix_ns", "u": "unix_us", "us": "unix_us",
+    "ms": "unix_ms", "s": "unix",
 }  # fmt: skip
 
 
@@ -82,9 +83,11 @@ class HttpSource(Source):
         self._influx = Decoder(config.influx)
         self._has_influx = importlib.util.find_spec("line_protocol_parser") is not None
         self._session = randomness.token_hex(4)
-        self._number = 0
+        self._number = 0  # of the last request taken
+        self._delivery = 0  # of the last request read
         self._open = False
         self._waiting: deque[_Request] = deque()  # decoded, not read yet
+        self._refused = Batch()  # counts of what was answered with 4xx, for the next read
         self._reading: deque[_Request] = deque()  # read, not committed yet
         self._arrived = asyncio.Event()
         self._done: OrderedDict[str, None] = OrderedDict()  # ids of committed batches
@@ -112,19 +115,23 @@ class HttpSource(Source):
         self._open = True
 
     async def read(self) -> Batch | None:
-        while not self._waiting:
-            if not self._open:
+        while not self._waiting and not self._refused.received:
+            if not self._accepting():
                 raise ConnectorError("http is not open", retry=True)
             self._arrived.clear()
             await self._arrived.wait()
-        merged = Batch()
-        while self._waiting and (not merged.received or len(merged.samples) < MAX_SAMPLES):
+        merged, self._refused = self._refused, Batch()
+        while self._waiting and len(merged.samples) < MAX_SAMPLES:
             request = self._waiting.popleft()
             self._reading.append(request)
             merged.merge(request.batch)
             self._note(self._given, request.batch_id)
-        last = self._reading[-1].number
-        merged.position = {"session": self._session, "delivery": last, "batches": list(self._given)}
+            self._delivery = request.number
+        merged.position = {
+            "session": self._session,
+            "delivery": self._delivery,
+            "batches": list(self._given),
+        }
         return merged
 
     async def commit(self, position: Any) -> None:
@@ -176,7 +183,7 @@ class HttpSource(Source):
     async def _take(
         self, request: web.Request, decoder: Decoder, time_format: TimeFormat | None
     ) -> web.Response:
-        if not self._open:
+        if not self._accepting():
             return _answer(503, "not ready", retry_after=1)
         batch_id = request.headers.get("Idempotency-Key")
         if batch_id is not None and not (0 < len(batch_id) <= MAX_ID and batch_id.isprintable()):
@@ -194,14 +201,15 @@ class HttpSource(Source):
                 return body
             batch = Batch()
             decoder.payload(body, batch, time_format=time_format)
-            if not self._open:
+            if batch.rejected and not batch.samples:
+                self._refuse(batch)
+                return _counts(batch, 413 if set(batch.rejected) == {"too_large"} else 400)
+            if not self._accepting():
                 return _answer(503, "not ready", retry_after=1)
             self._number += 1
-            underway = _Request(batch, batch_id if batch.samples else None, self._number)
+            underway = _Request(batch, batch_id, self._number)
             self._waiting.append(underway)
             self._arrived.set()
-        if not underway.batch.samples and underway.batch.rejected:
-            return _counts(underway.batch, 413 if set(underway.batch.rejected) == {"too_large"} else 400)
         return await self._committed(underway)
 
     async def _committed(self, underway: _Request) -> web.Response:
@@ -234,12 +242,18 @@ class HttpSource(Source):
             return _answer(400, "the body cannot be read", close=True)
         return bytes(body)
 
+    def _accepting(self) -> bool:
+        return self._open
+
+    def _refuse(self, batch: Batch) -> None:
+        """Count what will not be waited for; no more than numbers are kept of it."""
+        self._refused.merge(batch)
+        self._arrived.set()
+
     def _refuse_size(self, limit: int) -> web.Response:
-        self._number += 1
         batch = Batch()
         batch.reject("too_large")
-        self._waiting.append(_Request(batch, None, self._number))
-        self._arrived.set()
+        self._refuse(batch)
         return _answer(413, f"a body may have {limit} bytes, unpacked", close=True)
 
 

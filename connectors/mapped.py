@@ -31,7 +31,7 @@ class Mapped:
         self._time = getter(config.time or "time")
         default_format: TimeFormat = "unix_ns" if config.format == "influx" else "unix"
         self._time_format = config.time_format or default_format
-        self._parse_line: Callable[[bytes], dict[str, Any]] | None = None
+        self._parse_line: Callable[[str], dict[str, Any]] | None = None
 
     def open(self) -> None:
         if self.config.format == "influx":

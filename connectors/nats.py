@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from .base import Batch, ConnectorError, Sink, Source
 from .decode import Decode, Decoder
@@ -34,6 +35,14 @@ class _Settings(WithSecrets):
     credentials_file: FilePath | None = Field(default=None, description="NATS .creds file (JWT and seed).")
     tls: Tls | None = Field(default=None, description="TLS settings; none: as the address says.")
     timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
+
+    @field_validator("servers")
+    @classmethod
+    def _usable(cls, servers: list[str]) -> list[str]:
+        for server in servers:
+            if not re.fullmatch(r"(nats|tls|ws|wss)://[^/@\s]+", server):
+                raise ValueError("must be addresses such as nats://host:4222, without user or password")
+        return servers
 
     async def connect(self, closed: Any) -> Any:
         """A connection that ends when it is lost, instead of reconnecting by itself."""
@@ -60,6 +69,8 @@ class _Settings(WithSecrets):
                 nats.connect(
                     servers=self.servers,
                     allow_reconnect=False,
+                    max_reconnect_attempts=1,  # also counts for the first connection
+                    reconnect_time_wait=0,
                     connect_timeout=self.timeout,
                     ping_interval=10,
                     max_outstanding_pings=2,
@@ -70,7 +81,7 @@ class _Settings(WithSecrets):
                 self.timeout + 1,
             )
         except (TimeoutError, Error, OSError) as error:
-            reason = str(error) or (failures[-1] if failures else type(error).__name__)
+            reason = failures[-1] if failures else str(error) or type(error).__name__
             raise ConnectorError(f"nats {self.servers[0]}: {reason}", retry=True) from None
 
     def failed(self, error: Exception | str) -> ConnectorError:

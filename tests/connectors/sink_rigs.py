@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+
 from connectors import sink
 from connectors.base import Sink
-
 from tests import servers
 
 
@@ -139,13 +139,18 @@ class AlertmanagerRig(Rig):
         port = self.running.alertmanager().port
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}/api/v2/alerts", params={"filter": f'test="{self.unique}"'}) as found,
+            session.get(
+                f"http://127.0.0.1:{port}/api/v2/alerts", params={"filter": f'test="{self.unique}"'}
+            ) as found,
         ):
             return list(await found.json())
 
     async def received(self) -> list[tuple[str, dict[str, Any]]]:
         return [
-            (alert["labels"]["incident"], {**alert["annotations"], "value": float(alert["annotations"]["value"])})
+            (
+                alert["labels"]["incident"],
+                {**alert["annotations"], "value": float(alert["annotations"]["value"])},
+            )
             for alert in await self.alerts()
         ]
 
@@ -224,7 +229,12 @@ class NatsRig(Rig):
 
     def config(self) -> dict[str, Any]:
         address = f"nats://127.0.0.1:{self.running.nats().port}"
-        return {"servers": [address], "token": "${NATS_TOKEN}", "subject": f"out.{self.unique}", "timeout": "3s"}
+        return {
+            "servers": [address],
+            "token": "${NATS_TOKEN}",
+            "subject": f"out.{self.unique}",
+            "timeout": "3s",
+        }
 
     def dead_config(self) -> dict[str, Any]:
         return {"servers": [f"nats://127.0.0.1:{servers.free_port()}"], "timeout": "2s"}
@@ -244,9 +254,8 @@ class NatsRig(Rig):
     async def received(self) -> list[tuple[str, dict[str, Any]]]:
         client = await self._client()
         reader = await client.jetstream().pull_subscribe(f"out.{self.unique}", "reader")
-        found = []
-        for message in await reader.fetch(1000, timeout=1):
-            found.append((message.headers["Nats-Msg-Id"], json.loads(message.data)))
+        messages = await reader.fetch(1000, timeout=1)
+        found = [(message.headers["Nats-Msg-Id"], json.loads(message.data)) for message in messages]
         await client.close()
         return found
 

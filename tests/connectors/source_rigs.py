@@ -12,12 +12,18 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+
 from connectors import source
 from connectors.base import Source
-
 from tests import servers
 
-GARBAGE = [b"{", b"\xff\xfe", b'{"time":1,"node":"a","values":[1e999]}', b'{"time":1,"node":"","value":1}', b"null"]
+GARBAGE = [
+    b"{",
+    b"\xff\xfe",
+    b'{"time":1,"node":"a","values":[1e999]}',
+    b'{"time":1,"node":"","value":1}',
+    b"null",
+]
 
 
 def message(i: int) -> bytes:
@@ -174,7 +180,14 @@ class MqttRig(Rig):
         await first.close()
 
     async def send(self, payloads: list[bytes]) -> None:
-        command = [servers.program("mosquitto_pub"), "-p", str(self.running.mosquitto().port), "-q", "1", "-l"]
+        command = [
+            servers.program("mosquitto_pub"),
+            "-p",
+            str(self.running.mosquitto().port),
+            "-q",
+            "1",
+            "-l",
+        ]
         command += ["-t", f"{self.unique}/x"]
         text = b"".join(payload + b"\n" for payload in payloads)
         await asyncio.to_thread(subprocess.run, command, input=text, check=True)
@@ -260,17 +273,20 @@ class PrometheusRig(Rig):
         self.end = int(time.time()) - 5
         lines = ["# TYPE temperature gauge"]
         lines += [
-            f'temperature{{instance="node-{node}"}} {"NaN" if i == 50 else i + node / 8} {self.end - self.seconds + i}'
+            f'temperature{{instance="node-{node}"}} {value} {self.end - self.seconds + i}'
             for node in range(3)
             for i in range(self.seconds)
+            for value in ["NaN" if i == 50 else i + node / 8]
         ]
         text = "\n".join([*lines, "# EOF", ""])
-        self.server = servers.prometheus(folder / "prometheus", text, arguments=["--query.lookback-delta=500ms"])
+        self.server = servers.prometheus(
+            folder / "prometheus", text, arguments=["--query.lookback-delta=500ms"]
+        )
 
     def config(self) -> dict[str, Any]:
         return {
-            "url": f"http://127.0.0.1:{self.server.port}", "queries": [{"query": "temperature"}], "step": "1s",
-            "delay": "2s", "history": 300, "max_points": 37, "overlap": "10s",
+            "url": f"http://127.0.0.1:{self.server.port}", "queries": [{"query": "temperature"}],
+            "step": "1s", "delay": "2s", "history": 300, "max_points": 37, "overlap": "10s",
         }  # fmt: skip
 
     def dead_config(self) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors import SINKS, ConnectorError, sink
 
+from connectors import SINKS, ConnectorError, sink
 from tests.connectors.sink_rigs import RIGS, Rig
 
 RECORDS = [
@@ -29,6 +29,11 @@ def run(name: str, running: Any, folder: Path, test: Callable[[Rig], Awaitable[N
             await rig.stop()
 
     asyncio.run(main())
+
+
+async def open_and_write(door: Any) -> None:
+    await door.open()
+    await door.write(RECORDS)
 
 
 def test_every_sink_has_a_rig() -> None:
@@ -55,7 +60,7 @@ def test_all_records_arrive_with_their_ids(name: str, running: Any, tmp_path: Pa
         await door.write(RECORDS[:15])
         await door.write([])
         await door.write(RECORDS[15:])
-        found = {key: record for key, record in await rig.received()}
+        found = dict(await rig.received())
         await door.close()
         await door.close()
         assert set(found) == {record["id"] for record in RECORDS}
@@ -92,8 +97,7 @@ def test_a_dead_peer_is_an_error_worth_a_retry(name: str, running: Any, tmp_path
         door = rig.make(rig.dead_config())
         began = time.monotonic()
         with pytest.raises(ConnectorError) as caught:
-            await door.open()
-            await door.write(RECORDS)
+            await open_and_write(door)
         assert caught.value.retry
         with pytest.raises(ConnectorError):
             await door.write(RECORDS)

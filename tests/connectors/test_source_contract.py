@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors import REASONS, SOURCES, Batch, ConnectorError, Sample, source
 
+from connectors import REASONS, SOURCES, Batch, ConnectorError, Sample, source
 from tests.connectors.source_rigs import RIGS, Rig, message
 
 READ_S = 15.0
@@ -43,6 +43,11 @@ async def take(door: Any, received: int) -> Batch:
             total.merge(batch)
             total.position = batch.position
     return total
+
+
+async def open_and_read(door: Any) -> None:
+    await door.open(None)
+    await door.read()
 
 
 async def nothing_more(door: Any, seconds: float = 0.5) -> None:
@@ -281,9 +286,7 @@ def test_a_dead_peer_is_an_error_worth_a_retry(name: str, running: Any, tmp_path
         door = rig.make(rig.dead_config())
         began = time.monotonic()
         with pytest.raises(ConnectorError) as caught:
-            async with asyncio.timeout(10):
-                await door.open(None)
-                await door.read()
+            await asyncio.wait_for(open_and_read(door), 10)
         assert caught.value.retry
         assert time.monotonic() - began < 8
         await door.close()
