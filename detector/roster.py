@@ -1,0 +1,128 @@
+"""What the incidents remember about every node: rows of ticks, flags, owner, cool-down; and who is connected.
+
+A tick without verdict (NaN) neither lengthens nor breaks a row: it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from detector.verdict import Bools, Floats, Verdict
+from estimators.graph import Graph
+
+Nodes = NDArray[np.intp]
+
+
+class Roster:
+    """Arrays over the N nodes, moved by each verdict."""
+
+    def __init__(self, names: Sequence[str], graph: Graph) -> None:
+        n = graph.n_nodes
+        if len(names) != n or len(set(names)) != n:
+            raise ValueError(f"names: {n} different names expected, got {len(set(names))} of {len(names)}")
+        self.names = list(names)
+        self.index = {name: v for v, name in enumerate(names)}
+        self._links = graph.matrix()
+        self.time: float | None = None
+        self.silent: Bools = np.zeros(n, bool)
+        self.stuck: Bools = np.zeros(n, bool)
+        self.hot: Bools = np.zeros(n, bool)  # at the latest verdict
+        self.member: Bools = np.zeros(n, bool)
+        self.firing: Bools = np.zeros(n, bool)  # by its own statistic, at the latest verdict
+        self.hot_row: NDArray[np.int64] = np.zeros(n, np.int64)
+        self.member_row: NDArray[np.int64] = np.zeros(n, np.int64)
+        self.cool_row: NDArray[np.int64] = np.zeros(n, np.int64)
+        self.statistic: Floats = np.full(n, np.nan)
+        self.peak: Floats = np.full(n, np.nan)  # since the node joined
+        self.owner: dict[int, str] = {}  # node: the open incident it is in
+        self.cooling: dict[int, float] = {}  # node: until when it opens nothing by itself
+
+    def take(self, verdict: Verdict) -> Bools:
+        """Move on by one verdict; returns which nodes are active (hot or member)."""
+        self._check(verdict)
+        self.time = verdict.time
+        self.cooling = {v: until for v, until in self.cooling.items() if self.time < until}
+        seen, pooled_seen = ~np.isnan(verdict.statistic), ~np.isnan(verdict.event_statistic)
+        self.hot, self.member = verdict.hot & pooled_seen, verdict.member & seen
+        self.firing = self.member | (verdict.warm & seen)
+        cool = seen & verdict.ready & ~verdict.silent & ~self.firing
+        self.hot_row = np.where(self.hot, self.hot_row + 1, np.where(pooled_seen, 0, self.hot_row))
+        self.member_row = np.where(self.member, self.member_row + 1, np.where(seen, 0, self.member_row))
+        self.cool_row = np.where(self.firing, 0, self.cool_row + cool)
+        self.silent, self.stuck = verdict.silent.copy(), verdict.stuck.copy()
+        self.statistic = verdict.statistic.astype(np.float64)
+        self.peak = np.fmax(self.peak, self.statistic)
+        active: Bools = self.hot | self.member
+        return active
+
+    def _check(self, verdict: Verdict) -> None:
+        for name in ("hot", "member", "warm", "statistic", "event_statistic", "silent", "stuck", "ready"):
+            if (shape := getattr(verdict, name).shape) != (len(self.names),):
+                raise ValueError(f"verdict.{name}: expected {len(self.names)} nodes, got shape {shape}")
+        if self.time is not None and not verdict.time > self.time:
+            raise ValueError(f"verdict.time: {verdict.time} does not come after {self.time}")
+
+    def join(self, v: int, incident: str) -> None:
+        self.owner[v] = incident
+        self.peak[v], self.cool_row[v] = self.statistic[v], 0
+
+    def nodes(self, names: Iterable[str]) -> Nodes:
+        return np.array(sorted(self.index[name] for name in names), dtype=np.intp)
+
+    def groups(self, active: Bools) -> list[Nodes]:
+        """Connected sets of active nodes and nodes of open incidents, ordered by their first node."""
+        nodes = np.union1d(np.flatnonzero(active), np.array(list(self.owner), dtype=np.intp))
+        if not len(nodes):
+            return []
+        links = self._links[nodes][:, nodes]
+        # A chain through each incident keeps it whole where what linked its nodes is no longer active.
+        chains: dict[str, list[int]] = {}
+        for place, v in enumerate(nodes.tolist()):
+            if v in self.owner:
+                chains.setdefault(self.owner[v], []).append(place)
+        pairs = [pair for chain in chains.values() for pair in pairwise(chain)]
+        rows, columns = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+        chained = sp.coo_array((np.ones(len(rows)), (rows, columns)), shape=links.shape)
+        _, label = connected_components(links + chained, directed=False)
+        order = np.argsort(label, kind="stable")
+        groups = np.split(nodes[order], np.flatnonzero(np.diff(label[order])) + 1)
+        return sorted(groups, key=lambda group: int(group[0]))
+
+    def state(self) -> dict[str, Any]:
+        """JSON-ready, by node name; what matters within an incident only for the nodes that are in one."""
+        name = self.names
+        rows = {"hot_row": self.hot_row, "member_row": self.member_row}
+        owned = sorted(self.owner)
+        values = {"statistic": self.statistic, "peak": self.peak}
+        return {
+            "time": self.time,
+            "silent": [name[v] for v in np.flatnonzero(self.silent)],
+            "stuck": [name[v] for v in np.flatnonzero(self.stuck)],
+            "cooling": {name[v]: until for v, until in self.cooling.items()},
+            "cool_row": {name[v]: int(self.cool_row[v]) for v in owned},
+            **{key: {name[v]: int(row[v]) for v in np.flatnonzero(row)} for key, row in rows.items()},
+            **{
+                key: {name[v]: float(row[v]) for v in owned if not np.isnan(row[v])}
+                for key, row in values.items()
+            },
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a `state` into a new roster. Owners come with the incidents; unknown nodes go."""
+        self.time = state["time"]
+        self.cooling = {
+            self.index[name]: until for name, until in state["cooling"].items() if name in self.index
+        }
+        for key in ("silent", "stuck"):
+            getattr(self, key)[[self.index[name] for name in state[key] if name in self.index]] = True
+        for key in ("hot_row", "member_row", "cool_row", "statistic", "peak"):
+            for name, value in state[key].items():
+                if name in self.index:
+                    getattr(self, key)[self.index[name]] = value
