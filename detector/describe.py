@@ -29,6 +29,7 @@ LEVEL = 0.001  # chance of one wrong statement on unchanged values, over all sta
 MAX_LOG_RATIO = 5.0  # no single sample may decide the onset
 MAX_CORRELATED = 32  # components whose pairs are looked at: the number of pairs grows with the square
 MAX_Z = 1000.0
+HUGE = 1000.0  # standard deviations, or a ratio, beyond which the number means "was constant"
 TINY = 1e-9
 
 
@@ -217,8 +218,11 @@ def _words(kind: ChangeKind, names: list[str], size: float, values: tuple[float,
         )
         return f"{kind} of {pair} changed in different directions (typically {typical})"
     if kind == "mean":
-        return f"mean of {one} {'up' if size > 0 else 'down'} {abs(size):.2g} sd{change}"
+        amount = f" {abs(size):.2g} sd" if abs(size) < HUGE else ""
+        return f"mean of {one} {'up' if size > 0 else 'down'}{amount}{change}"
     if kind == "spread":
+        if abs(size) > np.log(HUGE):
+            return f"{one} {'was' if size > 0 else 'is'} almost constant{change}"
         return f"spread of {one} ×{np.exp(size):.2g}{change}"
     if kind == "tails":
         return f"tails of {one} {'shorter' if size > 0 else 'longer'}"

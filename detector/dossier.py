@@ -47,8 +47,9 @@ class Incident(msgspec.Struct):
     opened: float
     members: dict[str, Member]
     sequence: int = 0
+    grown: float = 0.0  # when the last node joined
     looked: float = 0.0  # when the evidence was last examined
-    quiet: int = 0  # ticks since a node of it was hot
+    quiet: int = 0  # ticks since a node in it or linked to it was hot
     severity: Severity = "info"
     severity_now: Severity | None = None
     statistic: float | None = None

@@ -52,6 +52,7 @@ class Incidents:
         self.open: dict[str, Incident] = {}  # in the order of opening
         self.records: dict[str, Event] = {}  # latest record of every open and lately ended incident
         self.actions = Actions()
+        self._hot: set[str] = set()  # incidents with a hot node in or next to them, in this step
 
     @property
     def held(self) -> set[int]:
@@ -65,6 +66,7 @@ class Incidents:
         self.actions = Actions()
         events = self._node_events(verdict.time, silent, stuck)
         older = list(self.open.values())
+        self._hot.clear()
         for group in self.roster.groups(active):
             events += self._attend(group, verdict, evidence)
         for incident in older:
@@ -93,6 +95,8 @@ class Incidents:
         survivor, *younger = [incident for incident in self.open.values() if incident.id in inside]
         events = [self._merge(incident, survivor, verdict.time) for incident in younger]
         self._join(survivor, joining, verdict.time, suspected=False)
+        if self.roster.hot[group].any():
+            self._hot.add(survivor.id)
         return events
 
     def _open(self, group: Nodes, joining: Nodes, verdict: Verdict, evidence: Evidence) -> list[Event]:
@@ -120,6 +124,7 @@ class Incidents:
         survivor.peak = _largest(survivor.peak, younger.peak)
         survivor.severity = worse(survivor.severity, younger.severity)
         survivor.changed = survivor.urgent = True
+        survivor.grown = time
         survivor.settled = survivor.settled and younger.settled
         self.roster.owner |= {self.roster.index[name]: survivor.id for name in younger.members}
         self._close(younger)
@@ -133,7 +138,7 @@ class Incidents:
                 incident.members[self.roster.names[v]] = Member(since=time, suspected=suspected)
                 self.roster.join(v, incident.id)
                 self.actions.hold.append(v)
-                incident.changed, incident.settled = True, False
+                incident.changed, incident.settled, incident.grown = True, False, time
             elif member.suspected and not suspected:
                 member.suspected, incident.changed = False, True
         if incident.certain and not certain:
@@ -162,7 +167,7 @@ class Incidents:
         settings, time = self.settings, verdict.time
         nodes = self.roster.nodes(incident.members)
         self._measure(incident, verdict)
-        hot = bool(self.roster.hot[nodes].any())
+        hot = incident.id in self._hot
         if hot:
             incident.quiet = 0
         elif not np.isnan(verdict.event_statistic[nodes]).all():
@@ -171,7 +176,7 @@ class Incidents:
         cool = len(present) > 0 and bool((self.roster.cool_row[present] >= settings.clear_after).all())
         if cool and incident.quiet >= settings.clear_after:
             return [self._resolve(incident, time, "cleared", "detector")]
-        if not len(nodes) or (settings.hold_for is not None and time - incident.opened >= settings.hold_for):
+        if not len(nodes) or (settings.hold_for is not None and time - incident.grown >= settings.hold_for):
             if hot or self.roster.firing[nodes].any():
                 accept = settings.after_hold == "accept"
                 return [self._resolve(incident, time, "accepted" if accept else "timed_out", "policy")]

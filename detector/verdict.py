@@ -48,7 +48,7 @@ class IncidentSettings:
     clear_after: int = 25  # ticks all nodes must be cool before the incident is cleared
     cool_down: float = 60.0  # time after an end during which its nodes alone open nothing
     update_every: float = 60.0  # least time between updates, unless the severity rises
-    hold_for: float | None = 86400.0  # time after which the policy ends what still fires; None: never
+    hold_for: float | None = 86400.0  # time without a new node until the policy ends what still fires
     after_hold: Literal["accept", "release"] = "accept"
     keep: int = 100  # ended incidents remembered, for labels
     # A severity is reached by strength (statistic over threshold) or by extent (number of nodes alarmed).
