@@ -239,6 +239,9 @@ class HttpSource(Source):
         except TimeoutError:
             return _answer(408, "the body took too long", close=True)
         except (web.RequestPayloadError, OSError, ValueError):
+            broken = Batch()
+            broken.reject("malformed")
+            self._refuse(broken)
             return _answer(400, "the body cannot be read", close=True)
         return bytes(body)
 

@@ -1,0 +1,74 @@
+"""Alertmanager: one alert per incident, repeated while it fires, resolved when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from connectors.alertmanager import AlertmanagerSink
+from tests.connectors.sink_rigs import AlertmanagerRig
+
+
+def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
+    """Three records of one incident are one alert; it stays alive by repeats and then resolves."""
+
+    async def main() -> None:
+        rig = AlertmanagerRig(running, tmp_path)
+        door = rig.make({**rig.config(), "resend": "300ms", "label_fields": ["site"]})
+        await door.open()
+        opened = time.time() - 100
+        common = {"incident": "i7", "site": "x", "opened": opened, "value": 1}
+        await door.write([{"id": "i7-1", "event": "opened", "nodes": ["a", "b"], **common}])
+        await door.write(
+            [{"id": "i7-2", "event": "updated", "nodes": ["a", "b", "c"], "score": 3.5, **common}]
+        )
+        (alert,) = await rig.alerts()
+        assert alert["labels"] == {
+            "alertname": "DetectorIncident", "incident": "i7", "site": "x", "test": rig.unique,
+        }  # fmt: skip
+        assert alert["annotations"]["nodes"] == '["a","b","c"]'
+        assert alert["annotations"]["score"] == "3.5"
+        before = alert["endsAt"]
+        await asyncio.sleep(1.6)  # longer than one endsAt: only the repeats keep it alive
+        (alert,) = await rig.alerts()
+        assert alert["status"]["state"] == "active"
+        assert alert["endsAt"] > before
+        await door.write([{"id": "i7-3", "event": "resolved", **common, "time": time.time()}])
+        assert await rig.alerts() == []
+        await asyncio.sleep(0.7)  # it is still repeated, as resolved
+        assert await rig.alerts() == []
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_an_incident_that_opens_again_fires_again(running: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        rig = AlertmanagerRig(running, tmp_path)
+        door = rig.make()
+        await door.open()
+        for event, count in (("opened", 1), ("cleared", 0), ("opened", 1)):
+            await door.write([{"id": "x", "incident": "j", "event": event, "value": 1}])
+            assert len(await rig.alerts()) == count
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_resolved_ones_are_forgotten_in_the_end(running: Any, tmp_path: Path) -> None:
+    """No alert is kept for ever: five minutes after its end it is gone from memory."""
+
+    async def main() -> None:
+        rig = AlertmanagerRig(running, tmp_path)
+        door = rig.make({**rig.config(), "resend": "50ms"})
+        assert isinstance(door, AlertmanagerSink)
+        await door.open()
+        await door.write([{"id": "x", "event": "opened", "time": 1000.0}])
+        await door.write([{"id": "x", "event": "resolved", "time": time.time() - 400}])
+        await asyncio.sleep(0.3)
+        assert not door._alerts
+        await door.close()
+
+    asyncio.run(main())

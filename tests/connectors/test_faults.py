@@ -1,0 +1,352 @@
+"""Brokers that die and come back, passwords that are wrong, clients that are too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors import Batch, ConnectorError, backoff, source
+from connectors.base import InFlight
+from connectors.mqtt import MqttSource
+from tests import servers
+from tests.connectors.source_rigs import KafkaRig, MqttRig, NatsRig, RedisRig, Rig, message
+from tests.connectors.test_source_contract import expected, in_order, take
+
+
+class Own:
+    """Servers of one test alone, which it may kill."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server: Any = None
+
+    def _once(self, start: Any, *arguments: Any) -> Any:
+        if self._server is None:
+            self._server = start(self.folder, *arguments)
+        return self._server
+
+    def mosquitto(self) -> servers.Server:
+        return self._once(servers.mosquitto)
+
+    def redis(self) -> servers.Server:
+        return self._once(servers.redis, "canary-redis-password")
+
+    def nats(self) -> servers.Server:
+        return self._once(servers.nats, "canary-nats-token")
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+@pytest.mark.parametrize("kind", [RedisRig, NatsRig])
+def test_a_killed_broker_comes_back_and_nothing_is_lost(kind: type[Rig], tmp_path: Path) -> None:
+    """kill -9 under a waiting read: it raises soon; reopening goes on after what was read."""
+
+    async def main() -> None:
+        own = Own(tmp_path / "server")
+        rig = kind(own, tmp_path)
+        await rig.prepare()
+        door = rig.make()
+        await door.open(None)
+        await rig.send([message(i) for i in range(10)])
+        first = await take(door, 10)
+        reading = asyncio.create_task(door.read())
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(own.kill)
+        began = time.monotonic()
+        with pytest.raises(ConnectorError) as caught:
+            await asyncio.wait_for(reading, 5)
+        assert caught.value.retry
+        assert time.monotonic() - began < 5
+        await door.close()
+        await asyncio.to_thread(own.start)
+        await door.open(first.position)
+        await rig.send([message(i) for i in range(10, 20)])
+        rest = await take(door, 10)
+        assert in_order(rest.samples) == expected(range(10, 20))
+        await door.commit(rest.position)
+        await door.close()
+        own.stop()
+
+    asyncio.run(main())
+
+
+def test_a_killed_mqtt_broker_is_noticed(tmp_path: Path) -> None:
+    async def main() -> None:
+        own = Own(tmp_path / "server")
+        rig = MqttRig(own, tmp_path)
+        door = rig.make()
+        await door.open(None)
+        reading = asyncio.create_task(door.read())
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(own.kill)
+        with pytest.raises(ConnectorError) as caught:
+            await asyncio.wait_for(reading, 5)
+        assert caught.value.retry
+        await door.commit({"session": "of another time", "delivery": 9})
+        await door.close()
+        await asyncio.to_thread(own.start)
+        await door.open(None)
+        await rig.send([message(1)])
+        assert (await take(door, 1)).samples == expected(range(1, 2))
+        await door.close()
+        own.stop()
+
+    asyncio.run(main())
+
+
+def test_kafka_down_and_up_again() -> None:
+    """An outage is reported; after it the same position gives exactly the rest."""
+
+    class Cluster:
+        def __init__(self) -> None:
+            self.mock = servers.MockKafka()
+
+        def kafka(self) -> servers.MockKafka:
+            return self.mock
+
+    async def main() -> None:
+        own = Cluster()
+        rig = KafkaRig(own, Path())
+        await rig.prepare()
+        door = rig.make()
+        await door.open(None)
+        await rig.send([message(i) for i in range(10)])
+        first = await take(door, 10)
+        await door.commit(first.position)
+        own.mock.down()
+        with pytest.raises(ConnectorError) as caught:
+            await asyncio.wait_for(door.read(), 15)
+        assert caught.value.retry
+        await door.close()
+        own.mock.up()
+        await rig.send([message(i) for i in range(10, 20)])
+        await door.open(first.position)
+        rest = await take(door, 10)
+        assert in_order(rest.samples) == expected(range(10, 20))
+        await door.close()
+        own.mock.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("kind", "field"), [(RedisRig, "password"), (NatsRig, "token")])
+def test_a_wrong_password_is_refused_and_not_told(
+    kind: type[Rig], field: str, running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRONG", "canary-wrong-secret")
+
+    async def main() -> None:
+        rig = kind(running, tmp_path)
+        await rig.prepare()
+        door = rig.make({**rig.config(), field: "${WRONG}"})
+        with pytest.raises(ConnectorError) as caught:
+            await asyncio.wait_for(door.open(None), 10)
+        assert "canary" not in str(caught.value)
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_mqtt_password_and_wrong_password(tmp_path: Path) -> None:
+    server = servers.mosquitto(tmp_path / "server", password=("user", "right"))
+    secret = tmp_path / "secret"
+
+    async def attempt(password: str) -> None:
+        secret.write_text(password)
+        config = {"host": "127.0.0.1", "port": server.port, "topics": ["a"], "timeout": "3s",
+                  "username": "user", "password_file": str(secret)}  # fmt: skip
+        door = MqttSource(MqttSource.Config.model_validate(config))
+        try:
+            await door.open(None)
+        finally:
+            await door.close()
+
+    try:
+        asyncio.run(attempt("right"))
+        with pytest.raises(ConnectorError, match="refused") as caught:
+            asyncio.run(attempt("wrong"))
+        assert caught.value.retry
+    finally:
+        server.stop()
+
+
+def test_mqtt_shared_subscription_over_several_connections(running: Any, tmp_path: Path) -> None:
+    """Three connections share the work: every message once, all three used."""
+
+    async def main() -> None:
+        rig = MqttRig(running, tmp_path)
+        door = rig.make({**rig.config(), "shared": "g", "connections": 3})
+        assert isinstance(door, MqttSource)
+        await door.open(None)
+        await rig.send([message(i) for i in range(300)])
+        total = Batch()
+        used = set()
+        while total.received < 300:
+            batch = await asyncio.wait_for(door.read(), 5)
+            assert batch is not None
+            used |= {id(connection) for _, owed in door._unacknowledged for connection, _ in owed}
+            total.merge(batch)
+            await door.commit(batch.position)
+        assert in_order(total.samples) == expected(range(300))
+        assert len(used) == 3
+        await door.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_mqtt_unacknowledged_messages_are_bounded(version: str, running: Any, tmp_path: Path) -> None:
+    """Version 5: with nothing committed, no more than receive_maximum messages are taken in. Both
+    versions: all arrive once commits flow."""
+
+    async def main() -> None:
+        rig = MqttRig(running, tmp_path)
+        door = rig.make({**rig.config(), "receive_maximum": 10, "version": version})
+        await door.open(None)
+        await rig.send([message(i) for i in range(100)])
+        await asyncio.sleep(0.3)
+        first = await take(door, 10)
+        if version == "5":
+            assert first.received == 10
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(door.read(), 0.3)
+        total = first
+        while total.received < 100:
+            await door.commit(total.position)
+            batch = await asyncio.wait_for(door.read(), 5)
+            assert batch is not None
+            total.merge(batch)
+            total.position = batch.position
+        assert in_order(total.samples) == expected(range(100))
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_mqtt_qos_0_overflow_is_counted(running: Any, tmp_path: Path) -> None:
+    """Nobody reads: what does not fit is dropped, and received = accepted + rejected still holds."""
+
+    async def main() -> None:
+        rig = MqttRig(running, tmp_path)
+        door = rig.make({**rig.config(), "qos": 0, "max_pending": 50})
+        await door.open(None)
+        command = [
+            servers.program("mosquitto_pub"),
+            "-p",
+            str(running.mosquitto().port),
+            "-l",
+            "-t",
+            f"{rig.unique}/x",
+        ]
+        text = b"".join(message(i) + b"\n" for i in range(200))
+        await asyncio.to_thread(subprocess.run, command, input=text, check=True)
+        await asyncio.sleep(0.5)
+        total = await take(door, 200)
+        assert total.received == 200
+        assert total.rejected == {"overflow": 150}
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_kafka_key_as_node(running: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        rig = KafkaRig(running, tmp_path)
+        await rig.prepare()
+        door = rig.make({**rig.config(), "key_is_node": True})
+        await door.open(None)
+        await asyncio.to_thread(running.kafka().send, rig.unique, [b'{"time":1,"value":2}'], b"dev/7.a")
+        (sample,) = (await take(door, 1)).samples
+        assert sample.node == "dev/7.a"
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_redis_fields_as_sample(running: Any, tmp_path: Path) -> None:
+    """`XADD s * node 007 value 21.5`: the entry's own time, the node's zeros kept."""
+
+    async def main() -> None:
+        from redis.asyncio import Redis
+
+        rig = RedisRig(running, tmp_path)
+        door = rig.make({**rig.config(), "field": None})
+        await door.open(None)
+        async with Redis(port=running.redis().port, password="canary-redis-password") as client:
+            await client.xadd(rig.unique, {"node": "007", "value": "21.5"})
+            await client.xadd(rig.unique, {"node": "8", "value": "nan"})
+        batch = await take(door, 2)
+        assert [(s.node, s.values) for s in batch.samples] == [("007", (21.5,))]
+        assert abs(batch.samples[0].time - time.time()) < 5
+        assert batch.rejected == {"type": 1}
+        assert door.lag is not None
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_nats_goes_on_when_the_stream_was_made_anew(running: Any, tmp_path: Path) -> None:
+    """A position beyond the stream's end means another stream: its messages are not skipped."""
+
+    async def main() -> None:
+        rig = NatsRig(running, tmp_path)
+        await rig.prepare()
+        door = rig.make()
+        await door.open({"sequence": 1000})
+        await rig.send([message(i) for i in range(3)])
+        assert in_order((await take(door, 3)).samples) == expected(range(3))
+        await door.close()
+
+    asyncio.run(main())
+
+
+def test_backoff_is_capped_jittered_and_seeded() -> None:
+    rng = random.Random(1)
+    waits = [[backoff(attempt, rng) for _ in range(200)] for attempt in range(40)]
+    assert max(map(max, waits)) <= 5.0
+    assert min(waits[0]) >= 0.05
+    assert min(waits[20]) >= 2.5
+    assert len(set(waits[20])) > 100
+    assert backoff(10**6, random.Random(1)) == backoff(16, random.Random(1))
+
+
+def test_an_operation_outlives_its_cancelled_waiter() -> None:
+    async def main() -> None:
+        flight: InFlight[int] = InFlight()
+        started = 0
+
+        async def work() -> int:
+            nonlocal started
+            started += 1
+            await asyncio.sleep(0.1)
+            return 7
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(flight.run(work), 0.02)
+        assert await flight.run(work) == 7
+        assert started == 1
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(flight.run(work), 0.02)
+        await flight.stop()
+        await flight.stop()
+
+    asyncio.run(main())
+
+
+def test_qos_2_is_refused_with_a_reason() -> None:
+    assert "crash" in (source("mqtt").__doc__ or "")
+    with pytest.raises(ValueError, match="qos"):
+        source("mqtt").Config.model_validate({"host": "h", "topics": ["t"], "qos": 2})
