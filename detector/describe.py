@@ -156,6 +156,9 @@ def compare(
     # The larger variance for the few samples after the onset: theirs alone is too uncertain to be trusted.
     error = np.sqrt(inflation * (variance_p / len(x) + np.maximum(variance_p, variance_q) / len(y)))
     z = np.clip(effect / np.maximum(error, TINY), -MAX_Z, MAX_Z)
+    flat = (p.spread <= TINY) | (q.spread <= TINY)  # a constant has no tails and no correlation
+    first, second = _pairs(d)
+    z[2 * d :][np.concatenate([flat, flat, flat[first] | flat[second]])] = 0.0
     centre, size = (np.asarray(part, float) for part in scale)
     return Comparison(
         z, effect,

@@ -251,7 +251,7 @@ class Incidents:
         self.records[id] = msgspec.structs.replace(
             latest, id=f"{id}-{sequence}", event="incident.labelled", sequence=sequence, time=time,
             time_iso=iso(time), by="operator", labels=labels,
-            summary=f"labelled {id}: " + ", ".join(f"{key} {value}" for key, value in given.items()),
+            summary=f"labelled {id}: " + ", ".join(f"{key} {_said(value)}" for key, value in given.items()),
         )  # fmt: skip
         return [self.records[id]]
 
@@ -315,6 +315,10 @@ class Incidents:
         self.open = {incident.id: incident for incident in incidents}
         records = [msgspec.convert(raw, Event) for raw in state["records"]]
         self.records = {str(record.incident): record for record in records}
+
+
+def _said(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else " ".join(value)
 
 
 def _maximum(values: Floats) -> float | None:

@@ -184,7 +184,7 @@ def test_missing_components_and_constants() -> None:
     (still,) = describe(constant, constant[:50], ONE, ["x"])
     assert still.kind == "distribution"
     texts = [change.text for change in describe(constant, rng.standard_normal((50, 1)) + 1.0, ONE, ["x"])]
-    assert [text.split(" (")[0] for text in texts[:2]] == ["mean of x up", "x was almost constant"]
+    assert sorted(text.split(" (")[0] for text in texts) == ["mean of x up", "x was almost constant"]
     unknown_units = (np.full(2, np.nan), np.full(2, np.nan))
     first, *_ = describe(
         normal(rng, 250), normal(rng, 80) + np.array([2.0, 0.0]), unknown_units, ["flow", "level"]
