@@ -51,7 +51,7 @@ class Dictionary:
 
     @classmethod
     def build(cls, ref: Sequence[Array], test: Sequence[Array] = (), *, mu_node: float = 0.1,
-              mu_graph: float = 0.99, kernel: str = "gaussian", sigma: float | None = None,
+              mu_graph: float = 0.9, kernel: str = "gaussian", sigma: float | None = None,
               budget: int = 256) -> Dictionary:  # fmt: skip
         """Algorithm 3: a pass over every node's points, then one over the nodes' dictionaries.
 
@@ -81,4 +81,5 @@ class Dictionary:
 
     def coverage(self, x: ArrayLike) -> Array:
         """Largest kernel value of each point of x (n, d) with an atom: 1 = on an atom, 0 = far away."""
-        return kernel_named(self.kernel)(as_points(x), self.atoms, self.sigma).max(axis=1)
+        nearest: Array = kernel_named(self.kernel)(as_points(x), self.atoms, self.sigma).max(axis=1)
+        return nearest

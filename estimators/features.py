@@ -15,8 +15,8 @@ class Nystroem:
     With K_D = U diag(e) U' the features are psi(x) = diag(e)^(-1/2) U' k_D(x): Eq. 36 up to a rotation,
     which changes neither scores nor ratios. Eigenvalues below ``tol`` times the largest are left out:
     a coherence dictionary is very redundant, and every later cost goes with r^2. ``rank`` caps r.
-    Then psi(x)'psi(y) is the Nystroem approximation of K(x, y), so ||psi(x)|| <= 1. ``jitter`` is added to the
-    diagonal of K_D (the authors' program adds 1e-6); truncation makes it unnecessary.
+    Then psi(x)'psi(y) is the Nystroem approximation of K(x, y), so ||psi(x)|| <= 1. ``jitter`` is added to
+    the diagonal of K_D (the authors' program adds 1e-6); truncation makes it unnecessary.
     """
 
     def __init__(self, dictionary: Dictionary, tol: float = 1e-10, rank: int | None = None,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse import csgraph
 
 from estimators.kernels import Array
 
@@ -43,6 +45,18 @@ class Graph:
     def laplacian(self) -> sp.csr_array:
         """Combinatorial Laplacian diag(d) - W (N, N)."""
         return sp.csr_array(sp.diags_array(self.degree) - self.matrix())
+
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues (N,) and eigenvectors (N, N) of the Laplacian: the graph's Fourier basis. Dense."""
+        e, U = np.linalg.eigh(self.laplacian().toarray())
+        return np.maximum(e, 0.0), U
+
+    @cached_property
+    def parts(self) -> NDArray[np.int32]:
+        """Number of the connected part of every node (N,)."""
+        labels: NDArray[np.int32] = csgraph.connected_components(self.matrix(), directed=False)[1]
+        return labels
 
     def neighbours(self, v: int) -> NDArray[np.int32]:
         """The nodes linked to v."""
@@ -106,7 +120,7 @@ def _to_csr(W: Any) -> sp.csr_array:
             raise ValueError("W: the graph has parallel edges; give one weight per pair of nodes")
         if len(W) == 0:
             raise ValueError("W: the graph has no node")
-        return sp.csr_array(nx.to_scipy_sparse_array(W, weight="weight", dtype=np.float64, format="csr"))
+        return sp.csr_array(nx.to_scipy_sparse_array(W, weight="weight", dtype=np.dtype(np.float64)))
     if sp.issparse(W):
         matrix = sp.csr_array(W, dtype=np.float64)
         matrix.sum_duplicates()

@@ -6,8 +6,8 @@
 with A_v = (1 - alpha) H_v + alpha H'_v. It is the symmetric positive-definite linear system
     [ blockdiag(A_v)/N + lam (L + gamma I) (x) I ] Theta = h/N        (L: Laplacian of W).
 
-``cbcgd`` sweeps the nodes (Algorithm 2), ``pcg`` is block-Jacobi preconditioned conjugate gradients,
-``direct`` factorises. All return the same Solution.
+``cbcgd`` sweeps the nodes (Algorithm 2), ``pcg`` is preconditioned conjugate gradients, ``direct``
+factorises. All return the same Solution.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from estimators._sweep import sweep
+from estimators.fourier import MAX_NODES, fourier_pcg
 from estimators.graph import Graph
 from estimators.kernels import Array
 
@@ -57,7 +58,7 @@ class Problem:
 
     def apply(self, theta: Array) -> Array:
         """The system's matrix times theta (N, r), multiplied by N."""
-        out = np.einsum("vij,vj->vi", self.A, theta)
+        out: Array = np.matmul(self.A, theta[..., None])[..., 0]
         out += self.coupling * (self.graph.laplacian() @ theta)
         out += self.ridge * theta
         return out
@@ -105,7 +106,7 @@ def _warn_unless(reached: bool, solver: str, n_iter: int, residual: float, tol: 
 
 def inverse_steps(problem: Problem) -> Array:
     """eta_v = e_max(A_v) + c d_v (N,), the inverse step of Eq. 39 (times N)."""
-    largest: Array = np.linalg.eigvalsh(problem.A)[:, -1]
+    largest = np.linalg.eigvalsh(problem.A)[:, -1].astype(np.float64, copy=False)
     return largest + problem.coupling * problem.graph.degree
 
 
@@ -152,16 +153,38 @@ def _inverse(B: Array) -> Array:
     return inverse
 
 
-def pcg(problem: Problem, theta: Array | None = None, *, tol: float = 1e-8,
+def pcg(problem: Problem, theta: Array | None = None, *,
+        precondition: Literal["fourier", "blocks"] | None = None, tol: float = 1e-8,
         max_iter: int = 10_000) -> Solution:  # fmt: skip
-    """Conjugate gradients, preconditioned by the inverses of the diagonal blocks."""
+    """Preconditioned conjugate gradients, warm-started from ``theta``.
+
+    ``precondition="fourier"`` solves the problem in which all nodes have the mean A (estimators/fourier.py),
+    ``"blocks"`` that without coupling. By default the first one, up to fourier.MAX_NODES nodes.
+    """
+    start = _start(problem, theta)
+    if precondition is None:
+        precondition = "fourier" if problem.graph.n_nodes <= MAX_NODES else "blocks"
+    if precondition == "fourier":
+        solved, count, _ = fourier_pcg(
+            problem.A[None], problem.h[None], problem.graph, problem.coupling, np.array([problem.ridge]),
+            start[None, None] if theta is not None else None, tol=tol, max_iter=max_iter,
+        )  # fmt: skip
+        start = solved[0, 0]
+    elif precondition == "blocks":
+        start, count = _block_pcg(problem, start, tol, max_iter)
+    else:
+        raise ValueError(f"precondition: must be 'fourier' or 'blocks', got {precondition!r}")
+    residual = problem.residual(start)
+    # The recursive residual of conjugate gradients drifts a little from the true one.
+    _warn_unless(residual <= 2.0 * tol, "pcg", count, residual, tol)
+    return Solution(start, count, residual)
+
+
+def _block_pcg(problem: Problem, theta: Array, tol: float, max_iter: int) -> tuple[Array, int]:
     n, r = problem.h.shape
-    theta = _start(problem, theta)
     P = _inverse(problem.blocks())
     system = spla.LinearOperator((n * r, n * r), matvec=lambda x: problem.apply(x.reshape(n, r)).ravel())
-    precondition = spla.LinearOperator(
-        (n * r, n * r), matvec=lambda x: np.einsum("vij,vj->vi", P, x.reshape(n, r)).ravel()
-    )
+    jacobi = spla.LinearOperator((n * r, n * r), matvec=lambda x: (P @ x.reshape(n, r, 1)).ravel())
     count = 0
 
     def counted(_: Array) -> None:
@@ -169,11 +192,8 @@ def pcg(problem: Problem, theta: Array | None = None, *, tol: float = 1e-8,
         count += 1
 
     x, _ = spla.cg(system, problem.h.ravel(), x0=theta.ravel(), rtol=tol, atol=0.0, maxiter=max_iter,
-                   M=precondition, callback=counted)  # fmt: skip
-    theta = x.reshape(n, r)
-    residual = problem.residual(theta)
-    _warn_unless(residual <= 2.0 * tol, "pcg", count, residual, tol)
-    return Solution(theta, count, residual)
+                   M=jacobi, callback=counted)  # fmt: skip
+    return x.reshape(n, r), count
 
 
 def direct(problem: Problem, theta: Array | None = None) -> Solution:
@@ -183,9 +203,7 @@ def direct(problem: Problem, theta: Array | None = None) -> Solution:
     """
     n, r = problem.h.shape
     if problem.coupling == 0.0 or not len(problem.graph.weights):
-        B = problem.blocks()
-        solved: Array = np.linalg.solve(B, problem.h[..., None])[..., 0] if problem.ridge > 0.0 else (
-            _inverse(B) @ problem.h[..., None])[..., 0]  # fmt: skip
+        solved: Array = (_inverse(problem.blocks()) @ problem.h[..., None])[..., 0]
         return Solution(solved, 1, problem.residual(solved))
     M = sp.block_diag(list(problem.A), format="csc")
     M += sp.kron(problem.coupling * problem.graph.laplacian(), sp.eye_array(r), format="csc")

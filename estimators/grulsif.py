@@ -1,0 +1,193 @@
+"""GRULSIF: relative likelihood ratios of all nodes together, smooth over the graph; POOL: without graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from estimators.base import Estimator, Progress, Samples, check_range, check_windows
+from estimators.dictionary import Dictionary
+from estimators.features import Nystroem
+from estimators.graph import Graph
+from estimators.kernels import Array, as_points, kernel_named, median_distance
+from estimators.moments import Moments, loss, mapped
+from estimators.selection import GAMMAS, LAMBDAS, cross_validate, width_grid
+from estimators.solvers import SOLVERS, Problem
+
+
+class Grulsif(Estimator):
+    """Relative likelihood ratios over a graph.
+
+    Problem: with f_v(x) = theta_v' psi(x) find the f_v that come nearest to
+        r_v(x) = q_v(x) / ((1 - alpha) p_v(x) + alpha q_v(x))                                     (Eq. 3)
+    in mean square under the mixture, with linked nodes alike (Eq. 38):
+        min (1/N) sum_v [ 1/2 theta_v' A_v theta_v - h'_v' theta_v ]
+            + lam/4 sum_uv W_uv ||theta_u - theta_v||^2 + lam gamma/2 sum_v ||theta_v||^2.
+    The score of a node is the Pearson divergence PE_v = h'_v' theta_v - 1/2 theta_v' A_v theta_v - 1/2
+    (Eq. 22); identical windows score <= 0.
+
+    Parameters
+    ----------
+    alpha : in [0, 1), share of q in the denominator; r <= 1/alpha.
+    lam : weight of the graph, >= 0; None is 0.01 / mean degree.
+    gamma : weight of the norm relative to lam, >= 0.
+    sigma : kernel width; None is the median heuristic (or the width of ``dictionary``).
+    kernel : "gaussian" or "laplace".
+    dictionary : a Dictionary, or atoms (L, d); None builds one from the data (Algorithm 3).
+    mu_node, mu_graph, budget : coherence thresholds and largest size of a dictionary built from the data.
+    feature_tol : eigenvalues of the dictionary's Gram matrix below this share of the largest are left out.
+    jitter : added to the diagonal of that matrix.
+    centred : estimate r_v - 1 instead of r_v, so that no change is theta = 0 and no data means a ratio of 1.
+    solver : "pcg", "cbcgd" or "direct"; they agree, and differ in time (docs/decisions.md).
+    tol, max_iter : stop of the solver, on the relative residual.
+
+    A node with an empty window takes part through its neighbours only; its score is NaN, its ratio theirs.
+    """
+
+    needs_graph: ClassVar[bool] = True
+    theta_: Array  # (N, r)
+    dictionary_: Dictionary
+    features_: Nystroem
+    sigma_: float
+    lam_: float
+
+    def __init__(self, *, alpha: float = 0.1, lam: float | None = None, gamma: float = 0.1,
+                 sigma: float | None = None, kernel: str = "gaussian",
+                 dictionary: Dictionary | ArrayLike | None = None, mu_node: float = 0.5,
+                 mu_graph: float = 0.9, budget: int = 256, feature_tol: float = 1e-4, jitter: float = 0.0,
+                 centred: bool = False, solver: str = "pcg", tol: float = 1e-8,
+                 max_iter: int = 10_000) -> None:  # fmt: skip
+        check_range("alpha", alpha, 0.0, 1.0, open_high=True)
+        if lam is not None:
+            check_range("lam", lam, 0.0)
+        check_range("gamma", gamma, 0.0)
+        if sigma is not None:
+            check_range("sigma", sigma, 0.0, open_low=True)
+        kernel_named(kernel)
+        if isinstance(dictionary, Dictionary) and dictionary.kernel != kernel:
+            raise ValueError(f"kernel: the dictionary was built for {dictionary.kernel!r}, got {kernel!r}")
+        check_range("mu_node", mu_node, 0.0, 1.0, open_high=True)
+        check_range("mu_graph", mu_graph, 0.0, 1.0, open_high=True)
+        check_range("budget", budget, 1)
+        check_range("feature_tol", feature_tol, 0.0, 1.0, open_high=True)
+        check_range("jitter", jitter, 0.0)
+        if solver not in SOLVERS:
+            raise ValueError(f"solver: unknown name {solver!r}; known: {', '.join(sorted(SOLVERS))}")
+        check_range("tol", tol, 0.0, open_low=True)
+        check_range("max_iter", max_iter, 1)
+        self.alpha, self.lam, self.gamma, self.sigma, self.kernel = alpha, lam, gamma, sigma, kernel
+        self.dictionary, self.mu_node, self.mu_graph, self.budget = dictionary, mu_node, mu_graph, budget
+        self.feature_tol, self.jitter, self.centred = feature_tol, jitter, centred
+        self.solver, self.tol, self.max_iter = solver, tol, max_iter
+
+    def fit(self, ref: Samples, test: Samples, W: Any = None) -> Self:
+        """Fit the ratios of all nodes; ``W`` is the graph over them."""
+        X, X_ = check_windows(ref, test)
+        graph = self._graph(W, len(X))
+        self.dictionary_ = self._dictionary(X, X_)
+        self.sigma_ = self.dictionary_.sigma
+        self.features_ = Nystroem(self.dictionary_, tol=self.feature_tol, jitter=self.jitter)
+        self.lam_ = self._lam(graph)
+        moments = Moments.of(mapped(self.features_, X), mapped(self.features_, X_))
+        A, h = moments.system(self.alpha, self.centred)
+        solve = SOLVERS[self.solver]
+        problem = Problem(A, h, graph, self.lam_, self.gamma)
+        stop = {} if self.solver == "direct" else {"tol": self.tol, "max_iter": self.max_iter}
+        solution = solve(problem, **stop)
+        self.theta_, self.n_iter_, self.residual_ = solution.theta, solution.n_iter, solution.residual
+        self.theta_[_unreached(graph, self.lam_, moments.silent)] = np.nan
+        self.scores_ = -loss(A, h, self.theta_) - (0.0 if self.centred else 0.5)  # Eq. 22
+        self.scores_[moments.silent] = np.nan
+        return self
+
+    def ratio(self, v: int, x: ArrayLike) -> Array:
+        """Estimate of r_v (Eq. 3) at the points x (n, d)."""
+        self._check_node(v)
+        f: Array = self.features_(x) @ self.theta_[v]
+        return f + 1.0 if self.centred else f
+
+    @classmethod
+    def select(cls, ref: Samples, test: Samples, W: Any = None, *, sigmas: Sequence[float] | None = None,
+               lams: Sequence[float] | None = None, gammas: Sequence[float] = GAMMAS, folds: int = 5,
+               seed: int = 0, progress: Progress | None = None, **params: Any) -> Self:  # fmt: skip
+        """Algorithm 1: the (sigma, lam, gamma) with the lowest held-out loss (Eq. 42), then the fit with it.
+
+        Grids are those of App. B.1 unless given; ``params`` go to the constructor; ``selection_`` of the
+        result holds all scores. ``progress(done, total)`` is called after each (sigma, lam).
+        """
+        trial = cls(**params)
+        X, X_ = check_windows(ref, test)
+        graph = trial._graph(W, len(X))
+        dictionary = trial._dictionary(X, X_)
+        if sigmas is None:
+            sigmas = width_grid(X, X_, trial.kernel)
+        if lams is None:
+            lams = [weight / graph.mean_degree for weight in LAMBDAS] if cls.needs_graph else [1.0]
+        table = cross_validate(
+            X, X_, graph, dictionary, sigmas, lams, gammas, alpha=trial.alpha, centred=trial.centred,
+            folds=folds, seed=seed, progress=progress,
+        )  # fmt: skip
+        best = table.best()
+        chosen = {"dictionary": replace(dictionary, sigma=best["sigma"]), "gamma": best["gamma"]}
+        if cls.needs_graph:
+            chosen["lam"] = best["lam"]
+        fitted = cls(**{**params, **chosen, "sigma": best["sigma"]}).fit(X, X_, graph)
+        fitted.selection_ = table
+        return fitted
+
+    def _graph(self, W: Any, n_nodes: int) -> Graph:
+        if W is None:
+            raise ValueError("W: Grulsif needs the graph over the nodes; Pool is the estimator without one")
+        return Graph.of(W, n_nodes)
+
+    def _lam(self, graph: Graph) -> float:
+        return 0.01 / graph.mean_degree if self.lam is None else self.lam
+
+    def _dictionary(self, X: list[Array], X_: list[Array]) -> Dictionary:
+        if self.dictionary is None:
+            return Dictionary.build(X, X_, mu_node=self.mu_node, mu_graph=self.mu_graph, kernel=self.kernel,
+                                    sigma=self.sigma, budget=self.budget)  # fmt: skip
+        if isinstance(self.dictionary, Dictionary):
+            given = self.dictionary
+            return given if self.sigma is None else replace(given, sigma=self.sigma)
+        atoms = as_points(self.dictionary, "dictionary")
+        sigma = self.sigma
+        if sigma is None:
+            sigma = float(np.median([median_distance(x, self.kernel) for x in X if len(x)]))
+        return Dictionary(atoms, sigma, self.kernel)
+
+
+class Pool(Grulsif):
+    """GRULSIF without a graph (Sec. 5.3): shared dictionary and parameters, every node for itself.
+
+    Problem (Eq. 40), solved in closed form (Eq. 41), with lam = 1 as in the document:
+        theta_v = [ A_v + N gamma I ]^-1 h'_v.
+    Parameters are those of Grulsif; ``fit`` ignores ``W``.
+    """
+
+    needs_graph: ClassVar[bool] = False
+
+    def __init__(self, *, alpha: float = 0.1, gamma: float = 1e-4, sigma: float | None = None,
+                 kernel: str = "gaussian", dictionary: Dictionary | ArrayLike | None = None,
+                 mu_node: float = 0.5, mu_graph: float = 0.9, budget: int = 256, feature_tol: float = 1e-4,
+                 jitter: float = 0.0, centred: bool = False) -> None:  # fmt: skip
+        super().__init__(alpha=alpha, lam=1.0, gamma=gamma, sigma=sigma, kernel=kernel,
+                         dictionary=dictionary, mu_node=mu_node, mu_graph=mu_graph, budget=budget,
+                         feature_tol=feature_tol, jitter=jitter, centred=centred,
+                         solver="direct")  # fmt: skip
+
+    def _graph(self, W: Any, n_nodes: int) -> Graph:
+        return Graph.empty(n_nodes)
+
+
+def _unreached(graph: Graph, lam: float, silent: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Silent nodes that no node with data reaches through the graph: nothing is known about them."""
+    if lam == 0.0:
+        return silent
+    heard = np.zeros(graph.n_nodes, dtype=bool)  # by number of part
+    heard[graph.parts[~silent]] = True
+    return ~heard[graph.parts]
