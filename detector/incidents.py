@@ -47,7 +47,6 @@ class Incidents:
 
     def __init__(self, names: Sequence[str], graph: Graph, settings: IncidentSettings | None = None) -> None:
         self.settings = settings or IncidentSettings()
-        self.graph = graph
         self.roster = Roster(names, graph)
         self.open: dict[str, Incident] = {}  # in the order of opening
         self.records: dict[str, Event] = {}  # latest record of every open and lately ended incident
@@ -304,7 +303,7 @@ class Incidents:
         if state.get("version") != 1:
             raise ValueError(f"incidents: state of version {state.get('version')!r} cannot be read, only 1")
         self.actions = Actions()
-        self.roster = roster = Roster(self.roster.names, self.graph)
+        self.roster = roster = Roster(self.roster.names, self.roster.graph)
         roster.restore(state["roster"])
         incidents = [msgspec.convert(raw, Incident) for raw in state["open"]]
         for incident in incidents:

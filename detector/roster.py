@@ -6,13 +6,10 @@ A tick without verdict (NaN) neither lengthens nor breaks a row: it says nothing
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from detector.verdict import Bools, Floats, Verdict
 from estimators.graph import Graph
@@ -29,7 +26,7 @@ class Roster:
             raise ValueError(f"names: {n} different names expected, got {len(set(names))} of {len(names)}")
         self.names = list(names)
         self.index = {name: v for v, name in enumerate(names)}
-        self._links = graph.matrix()
+        self.graph = graph
         self.time: float | None = None
         self.silent: Bools = np.zeros(n, bool)
         self.stuck: Bools = np.zeros(n, bool)
@@ -78,22 +75,27 @@ class Roster:
 
     def groups(self, active: Bools) -> list[Nodes]:
         """Connected sets of active nodes and nodes of open incidents, ordered by their first node."""
-        nodes = np.union1d(np.flatnonzero(active), np.array(list(self.owner), dtype=np.intp))
-        if not len(nodes):
-            return []
-        links = self._links[nodes][:, nodes]
-        # A chain through each incident keeps it whole where what linked its nodes is no longer active.
-        chains: dict[str, list[int]] = {}
-        for place, v in enumerate(nodes.tolist()):
-            if v in self.owner:
-                chains.setdefault(self.owner[v], []).append(place)
-        pairs = [pair for chain in chains.values() for pair in pairwise(chain)]
-        rows, columns = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-        chained = sp.coo_array((np.ones(len(rows)), (rows, columns)), shape=links.shape)
-        _, label = connected_components(links + chained, directed=False)
-        order = np.argsort(label, kind="stable")
-        groups = np.split(nodes[order], np.flatnonzero(np.diff(label[order])) + 1)
-        return sorted(groups, key=lambda group: int(group[0]))
+        nodes = set(np.flatnonzero(active).tolist()) | self.owner.keys()
+        incidents: dict[str, list[int]] = {}
+        for v, id in self.owner.items():
+            incidents.setdefault(id, []).append(v)
+        groups, seen = [], set()
+        for start in sorted(nodes):
+            if start in seen:
+                continue
+            group, queue = [], [start]
+            seen.add(start)
+            while queue:
+                group.append(v := queue.pop())
+                reached = self.graph.neighbours(v).tolist()
+                if v in self.owner:
+                    # An incident stays whole where what linked its nodes is no longer active.
+                    reached += incidents.pop(self.owner[v], [])
+                found = [u for u in reached if u in nodes and u not in seen]
+                seen.update(found)
+                queue += dict.fromkeys(found)
+            groups.append(np.array(sorted(group), dtype=np.intp))
+        return groups
 
     def state(self) -> dict[str, Any]:
         """JSON-ready, by node name; what matters within an incident only for the nodes that are in one."""
