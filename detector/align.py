@@ -221,11 +221,17 @@ class Aligner:
 
     def _layers(self, samples: Columns) -> list[Columns]:
         """Samples of one tick without duplicates, split so that each part has every node at most once."""
-        if (np.diff(samples.nodes) > 0).all():
+        nodes = samples.nodes
+        if (nodes[1:] > nodes[:-1]).all():
             return [samples]
+        order = np.argsort(nodes, kind="stable")
+        nodes = nodes[order]
+        if (nodes[1:] > nodes[:-1]).all():  # one sample of each node, as in most ticks
+            return [samples.take(order)]
         samples = samples.take(np.lexsort((samples.times, samples.nodes)))  # stable: first come, first served
-        same_node = np.diff(samples.nodes, prepend=-1) == 0
-        repeated = same_node & (np.diff(samples.times, prepend=-np.inf) == 0.0)
+        same_node, repeated = np.zeros((2, len(samples)), np.bool_)
+        same_node[1:] = samples.nodes[1:] == samples.nodes[:-1]
+        repeated[1:] = same_node[1:] & (samples.times[1:] == samples.times[:-1])
         if repeated.any():
             self.counts["duplicate"] += int(np.count_nonzero(repeated))
             samples, same_node = samples.take(~repeated), same_node[~repeated]

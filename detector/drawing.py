@@ -73,7 +73,7 @@ def draw_network(
     if len(names) <= LABELLED_NODES:
         for name, (x, y) in zip(names, positions, strict=True):
             axes.annotate(name, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
-    axes.set_title(title[:200], fontsize=7, wrap=True)
+    axes.set_title(title, fontsize=7, wrap=True)
     axes.set_axis_off()
     axes.margins(0.08)
     figure.savefig(path, format="png", dpi=120)

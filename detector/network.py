@@ -92,7 +92,8 @@ class Network:
                 raise ValueError(f"{place}: {u!r} and {v!r} have weight {weight} here, {weights[pair][1]} in "
                                  f"{weights[pair][0]}")  # fmt: skip
             weights.setdefault(pair, (place, weight))
-        return cls(roster, _symmetric(len(roster), {pair: weight for pair, (_, weight) in weights.items()}))
+        values = np.array([weight for _, weight in weights.values()])
+        return cls(roster, _symmetric(len(roster), np.array(list(weights)), values))
 
     @classmethod
     def from_graphml(cls, path: FilePath, names: Sequence[str] | None = None) -> Network:
@@ -139,15 +140,16 @@ class Network:
         if radius is not None:
             if not radius > 0.0:
                 raise ValueError(f"radius: must be > 0, got {radius}")
-            pairs = tree.query_pairs(radius)
+            pairs = tree.query_pairs(radius, output_type="ndarray")
         else:
             if k is None or k < 1:
                 raise ValueError(f"k: must be at least 1, got {k}")
-            _, near = tree.query(points, k=min(k + 1, n))
-            near = np.asarray(near).reshape(n, -1)
-            pairs = {(min(u, int(v)), max(u, int(v))) for u in range(n)
-                     for v in [v for v in near[u] if v != u][:k]}  # fmt: skip
-        return cls(roster, _symmetric(n, dict.fromkeys(sorted(pairs), 1.0)), points)
+            near = np.asarray(tree.query(points, k=min(k + 1, n))[1]).reshape(n, -1)
+            own = near == np.arange(n)[:, None]
+            own[~own.any(axis=1), -1] = True  # many at one place: a node need not be among its own nearest
+            ends = np.stack([np.repeat(np.arange(n), near.shape[1] - 1), near[~own]], axis=1)
+            pairs = np.unique(np.sort(ends, axis=1), axis=0)
+        return cls(roster, _symmetric(n, pairs, np.ones(len(pairs))), points)
 
     @classmethod
     def complete(cls, names: Sequence[str]) -> Network:
@@ -244,11 +246,10 @@ def _nearest(name: str, roster: Roster) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _symmetric(n_nodes: int, weights: dict[tuple[int, int], float]) -> Graph:
-    pairs = np.array(list(weights), dtype=np.int64).reshape(-1, 2)
-    values = np.array(list(weights.values()), dtype=np.float64)
-    ends = (np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]]))
-    return Graph.of(sp.csr_array((np.concatenate([values, values]), ends), shape=(n_nodes, n_nodes)))
+def _symmetric(n_nodes: int, pairs: Any, weights: Floats) -> Graph:
+    u, v = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
+    ends = (np.concatenate([u, v]), np.concatenate([v, u]))
+    return Graph.of(sp.csr_array((np.concatenate([weights, weights]), ends), shape=(n_nodes, n_nodes)))
 
 
 def _coordinates(xy: ArrayLike | None, names: Sequence[str]) -> Floats | None:

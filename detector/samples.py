@@ -123,3 +123,20 @@ def _matrix(rows: Sequence[Sequence[float]], dim: int) -> Floats | None:
     if not rows:
         return np.zeros((0, dim))
     return values if values.shape == (len(rows), dim) else None
+
+
+def typical_interval(samples: Columns) -> float:
+    """Seconds between two samples of a node: the median over nodes of their medians; NaN if none has two.
+
+    What to choose ``step`` by when the user has not: the other time settings follow from it.
+    """
+    order = np.lexsort((samples.times, samples.nodes))
+    nodes, gaps = samples.nodes[order], np.diff(samples.times[order])
+    counted = (nodes[1:] == nodes[:-1]) & (nodes[1:] >= 0) & (gaps > 0.0)
+    nodes, gaps = nodes[1:][counted], gaps[counted]
+    if not len(gaps):
+        return float("nan")
+    order = np.lexsort((gaps, nodes))
+    nodes, gaps = nodes[order], gaps[order]
+    _, first, count = np.unique(nodes, return_index=True, return_counts=True)
+    return float(np.median(gaps[first + (count - 1) // 2]))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from detector.align import Aligner
-from detector.samples import REASONS, Columns, Roster
+from detector.samples import REASONS, Columns, Roster, typical_interval
 from detector.ticks import AlignSettings
 
 NAN, INF = math.nan, math.inf
@@ -239,6 +239,14 @@ def test_ragged_batches_of_vectors_keep_the_good_ones() -> None:
     assert (made.values.tolist(), rejected) == ([[1.0, 2.0]], 1)
     made, rejected = roster.from_samples([Sample(0.0, "a", (1.0,)), Sample(1.0, "a", (1.0,))], 2)
     assert (len(made), made.values.shape, rejected) == (0, (0, 2), 2)
+
+
+def test_the_typical_interval_is_the_nodes_own() -> None:
+    """Not that of the network: three nodes that report every 10 s in turn have an interval of 10 s."""
+    rows = [(v, 10.0 * t + 3.0 * v, (0.0,)) for t in range(20) for v in range(3)]
+    rows += [(0, 5000.0, (0.0,)), (0, 5000.0, (0.0,)), (-1, 1.0, (0.0,)), (-1, 2.0, (0.0,))]
+    assert typical_interval(columns(rows, 1)) == 10.0
+    assert math.isnan(typical_interval(columns(rows[:3], 1)))
 
 
 def test_unknown_names_remembered_are_bounded() -> None:
