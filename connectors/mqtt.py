@@ -254,16 +254,18 @@ class MqttSource(Source):
         batch = Batch()
         arrival = time.time()
         owed: list[tuple[_Connection, int]] = []
+        payloads, topics = [], []
         for _ in range(min(len(self._messages), MAX_MESSAGES)):
             connection, message = self._messages.popleft()
             if message.qos:
                 owed.append((connection, message.mid))
             try:
-                topic = message.topic
+                topics.append(message.topic)
             except UnicodeDecodeError:
                 batch.reject("topic")
                 continue
-            self._decoder.payload(message.payload, batch, topic=topic, arrival=arrival)
+            payloads.append(message.payload)
+        self._decoder.messages(payloads, batch, lambda i: (topics[i], arrival))
         dropped, self._dropped = self._dropped, 0
         if dropped:
             batch.reject("overflow", dropped)

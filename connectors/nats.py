@@ -244,6 +244,7 @@ class NatsSource(Source):
     def _batch(self) -> Batch | None:
         batch = Batch()
         fresh = None
+        payloads, subjects, arrivals = [], [], []
         for _ in range(min(len(self._messages), MAX_MESSAGES)):
             message = self._messages.popleft()
             facts = message.metadata
@@ -256,11 +257,13 @@ class NatsSource(Source):
             if facts.sequence.stream <= self._sequence:
                 continue  # sent again because our commit took longer than ack_wait
             self._sequence, fresh = facts.sequence.stream, message
-            sent = facts.timestamp.timestamp()
-            self._lag = max(0.0, time.time() - sent)
-            self._decoder.payload(message.data, batch, topic=message.subject, arrival=sent)
+            payloads.append(message.data)
+            subjects.append(message.subject)
+            arrivals.append(facts.timestamp.timestamp())
         if fresh is None:
             return None
+        self._lag = max(0.0, time.time() - arrivals[-1])
+        self._decoder.messages(payloads, batch, lambda i: (subjects[i], arrivals[i]))
         self._owed.append((self._sequence, fresh))
         batch.position = {"sequence": self._sequence}
         return batch

@@ -6,6 +6,8 @@ with a bad line is decoded again line by line, so that a bad line costs only its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from .base import Batch, Sample
@@ -84,38 +86,64 @@ class PlainJson:
         try:
             if data.lstrip()[:1] == b"[":
                 samples = _SAMPLES.decode(data)
-            elif self._single_first:
-                samples = [Sample(s.time, s.node, (s.value,)) for s in _SINGLE.decode_lines(data)]
             else:
-                samples = _SAMPLE.decode_lines(data)
+                samples = self._lines(data)
         except UNDECODABLE:
             self._one_by_one(data, into, arrival)
         else:
             self._gate.take(samples, into)
 
+    def decode_all(self, payloads: Sequence[bytes], into: Batch) -> bool:
+        """Messages of one object each, decoded in one go; False, and nothing done, if any is not.
+
+        Exact, not a guess: each payload begins with { and ends with }, so none can lean on its neighbour
+        without a syntax error, and there must be as many samples as payloads and line ends.
+        """
+        if not all(payload[:1] == b"{" and payload[-1:] == b"}" for payload in payloads):
+            return False
+        joined = b"\n".join(payloads)
+        if joined.count(b"\n") != len(payloads) - 1:
+            return False
+        try:
+            samples = self._lines(joined)
+        except UNDECODABLE:
+            return False
+        if len(samples) != len(payloads):
+            return False
+        self._gate.take(samples, into)
+        return True
+
+    def _lines(self, data: bytes) -> list[Sample]:
+        if self._single_first:
+            return [Sample(s.time, s.node, (s.value,)) for s in _SINGLE.decode_lines(data)]
+        return _SAMPLE.decode_lines(data)
+
     def _one_by_one(self, data: bytes, into: Batch, arrival: float) -> None:
         """Single lines, arrays, pretty-printed objects, missing times and components."""
-        if self._document(data, into, arrival):
+        samples: list[Sample] = []
+        if self._document(data, samples, into, arrival):
+            self._gate.take(samples, into)
             return
         singles = 0
         lines = [line for line in data.split(b"\n") if line and not line.isspace()]
         for line in lines:
             try:
-                self._gate.take([_SAMPLE.decode(line)], into)
+                samples.append(_SAMPLE.decode(line))
                 continue
             except UNDECODABLE:
                 pass
             try:
                 one = _SINGLE.decode(line)
             except UNDECODABLE:
-                if not self._document(line, into, arrival):
+                if not self._document(line, samples, into, arrival):
                     into.reject("malformed")
             else:
                 singles += 1
-                self._gate.take([Sample(one.time, one.node, (one.value,))], into)
+                samples.append(Sample(one.time, one.node, (one.value,)))
+        self._gate.take(samples, into)
         self._single_first = 2 * singles > len(lines)
 
-    def _document(self, data: bytes, into: Batch, arrival: float) -> bool:
+    def _document(self, data: bytes, samples: list[Sample], into: Batch, arrival: float) -> bool:
         """One JSON document, an object or an array of them; False if it is not one."""
         try:
             if data.lstrip()[:1] == b"[":
@@ -127,7 +155,7 @@ class PlainJson:
             return False
         for item in items:
             try:
-                self._gate.take([_loose(item, arrival)], into)
+                samples.append(_loose(item, arrival))
             except Rejected as refused:
                 into.reject(refused.reason)
         return True

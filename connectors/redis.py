@@ -155,6 +155,9 @@ class RedisSource(Source):
     def _batch(self, answer: Any) -> Batch | None:
         """Decode what came; None if there was nothing new in it."""
         batch = Batch()
+        payloads: list[bytes] = []
+        topics: list[str | None] = []
+        arrivals: list[float] = []
         fresh = 0
         pairs = answer.items() if isinstance(answer, dict) else answer or []
         for key, entries in pairs:
@@ -166,36 +169,42 @@ class RedisSource(Source):
                     self._pending[stream] = entries[-1][0].decode()
                 else:
                     del self._pending[stream]
+            last = _order(self._position.get(stream, "0"))
             for entry, fields in entries:
                 self._owed.append((stream, entry))
-                if _order(entry.decode()) <= _order(self._position.get(stream, "0")):
+                order = _order(entry.decode())
+                if order <= last:
                     continue
-                self._position[stream] = entry.decode()
+                last = order
                 fresh += 1
-                self._decode(stream, entry.decode(), fields, batch)
+                payload = self._payload(fields)
+                if payload is None:
+                    batch.reject("missing")
+                else:
+                    payloads.append(payload)
+                    topics.append(stream)
+                    arrivals.append(order[0] / 1000)
+            self._position[stream] = f"{last[0]}-{last[1]}"
         if not fresh:
             return None
+        if arrivals:
+            self._lag = max(0.0, time.time() - arrivals[-1])
+        self._decoder.messages(payloads, batch, lambda i: (topics[i], arrivals[i]))
         batch.position = dict(self._position)
         return batch
 
-    def _decode(self, stream: str, entry: str, fields: Any, batch: Batch) -> None:
-        sent = int(entry.partition("-")[0]) / 1000
-        self._lag = max(0.0, time.time() - sent)
-        if not fields:  # deleted or trimmed while it was pending
-            batch.reject("missing")
-        elif self.config.field is None:
-            names = {name: name.decode(errors="replace") for name in fields}
-            item = {
-                name: fields[raw].decode(errors="replace") if name in self._as_text else _number(fields[raw])
-                for raw, name in names.items()
-            }
-            self._decoder.payload(msgspec.json.encode(item), batch, topic=stream, arrival=sent)
-        else:
-            payload = fields.get(self.config.field.encode())
-            if payload is None:
-                batch.reject("missing")
-            else:
-                self._decoder.payload(payload, batch, topic=stream, arrival=sent)
+    def _payload(self, fields: dict[bytes, bytes] | None) -> bytes | None:
+        """The bytes to decode; None if the entry was trimmed away while pending, or lacks the field."""
+        if not fields:
+            return None
+        if self.config.field is not None:
+            return fields.get(self.config.field.encode())
+        names = {name: name.decode(errors="replace") for name in fields}
+        item = {
+            name: fields[raw].decode(errors="replace") if name in self._as_text else _number(fields[raw])
+            for raw, name in names.items()
+        }
+        return msgspec.json.encode(item)
 
     async def commit(self, position: Any) -> None:
         from redis.exceptions import RedisError

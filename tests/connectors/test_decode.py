@@ -319,3 +319,27 @@ def test_twenty_thousand_mutated_payloads_add_up() -> None:
         batch = Batch()
         decoders[i % len(decoders)].payload(bytes(payload), batch, topic="s/x/y", arrival=NOW)
         check(batch)
+
+
+def test_many_messages_at_once_count_like_one_by_one() -> None:
+    """Decoding a batch in one go is the same as message by message, whatever hides among them."""
+    odd = [
+        b"", b" ", b"{}", b"[]", b"null", b"{", b"}", b'{"time":1,', b'"node":"a","value":2}', b"{}{}",
+        b'{"time":1,"node":"a","values":[1]}{"time":2,"node":"a","values":[1]}',
+        b'{"time":1,"node":"a","values":[1]}\n{"time":2,"node":"a","values":[1]}',
+        b'{"time":1,"node":"a","values":[1],"x":[{}', b'{"time":1,"node":"a","values":[1],"x":"}',
+        b'{"time":1,"node":"a\\n","values":[1]}', b'[{"time":1,"node":"a","values":[1]}]', b'{"node":"a","value":1}',
+        b'{"time":1,"node":"a","value":1}', b" " * 2**20 + b"{}", b'{"time":1e99,"node":"a","values":[1]}',
+    ]  # fmt: skip
+    good = [b'{"time":%d,"node":"n","values":[1]}' % i for i in range(5)]
+    rng = random.Random(3)
+    for _ in range(2000):
+        payloads = [rng.choice(odd if rng.random() < 0.2 else good) for _ in range(rng.randint(1, 6))]
+        together, apart = Batch(), Batch()
+        Decoder(Decode()).messages(payloads, together, lambda i: (None, NOW))
+        single = Decoder(Decode())
+        for payload in payloads:
+            single.payload(payload, apart, arrival=NOW)
+        check(together)
+        assert together.samples == apart.samples
+        assert together.rejected == apart.rejected
