@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from detector.clock import NEVER, Clock
 from detector.health import Health
 from detector.samples import MAX_TIME, REASONS, Columns, Roster, Sampled
-from detector.ticks import NO_NODES, AlignSettings, Tick
+from detector.ticks import NO_NODES, AlignSettings, Tick, split_layers
 
 SLACK = 1e-3  # of a step: a sample that rounding put just before its grid point belongs to it
 
@@ -48,7 +48,13 @@ class Aligner:
         self.settings = settings = settings or AlignSettings()
         self.roster, self.dim = Roster(names), dim
         n = len(self.roster)
-        self.clock = Clock(n, dim, settings.seconds("max_ahead"), settings.confirm)
+        self.clock = Clock(
+            n,
+            dim,
+            max_ahead=settings.seconds("max_ahead"),
+            confirm=settings.confirm,
+            silent_after=settings.seconds("silent_after"),
+        )
         self.health = Health(
             n,
             dim,
@@ -194,7 +200,9 @@ class Aligner:
         self.health.begin(start)
         stuck_before = self.health.stuck.copy()
         layers, restarts = [], []
-        for layer in self._layers(samples):
+        parts, repeated = split_layers(samples)
+        self.counts["duplicate"] += repeated
+        for layer in parts:
             whole, restart, rejected = self.health.observe(layer)
             self.counts["missing"] += rejected
             self.counts["accepted"] += len(whole)
@@ -218,30 +226,6 @@ class Aligner:
             stuck=turned[now],
             unstuck=turned[~now],
         )
-
-    def _layers(self, samples: Columns) -> list[Columns]:
-        """Samples of one tick without duplicates, split so that each part has every node at most once."""
-        nodes = samples.nodes
-        if (nodes[1:] > nodes[:-1]).all():
-            return [samples]
-        order = np.argsort(nodes, kind="stable")
-        nodes = nodes[order]
-        if (nodes[1:] > nodes[:-1]).all():  # one sample of each node, as in most ticks
-            return [samples.take(order)]
-        samples = samples.take(np.lexsort((samples.times, samples.nodes)))  # stable: first come, first served
-        same_node, repeated = np.zeros((2, len(samples)), np.bool_)
-        same_node[1:] = samples.nodes[1:] == samples.nodes[:-1]
-        repeated[1:] = same_node[1:] & (samples.times[1:] == samples.times[:-1])
-        if repeated.any():
-            self.counts["duplicate"] += int(np.count_nonzero(repeated))
-            samples, same_node = samples.take(~repeated), same_node[~repeated]
-        if not same_node.any():
-            return [samples]
-        position = np.arange(len(samples))
-        rank = position - np.maximum.accumulate(np.where(same_node, 0, position))
-        order = np.argsort(rank, kind="stable")
-        cuts = np.flatnonzero(np.diff(rank[order])) + 1
-        return [samples.take(part) for part in np.split(order, cuts)]
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and JSON from which `restore` continues exactly."""
@@ -288,9 +272,8 @@ class Aligner:
             begins = (meta["origin"] + self._open * meta["step"] - self.settings.origin) / self.settings.step
             self._open = int(np.ceil(begins - SLACK))
         aside = Columns(place[arrays["aside_nodes"]], arrays["aside_times"], arrays["aside_values"])
-        kept = (aside.nodes >= 0).tolist()
-        at = [arrival for arrival, keep in zip(meta["clock"]["aside_at"], kept, strict=True) if keep]
-        self.clock.restore(self._refuse(aside, aside.nodes < 0, "node"), at, meta["clock"])
+        self.clock.heard[place[old]] = arrays["heard"][old]
+        self.clock.restore(self._refuse(aside, aside.nodes < 0, "node"), meta["clock"])
         waiting = Columns(place[arrays["waiting_nodes"]], arrays["waiting_times"], arrays["waiting_values"])
         waiting = self._refuse(waiting, waiting.nodes < 0, "node")
         # A sample that falls before the first open tick of another grid goes into that tick: it was not late.

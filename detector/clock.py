@@ -1,138 +1,159 @@
-"""Stream time that one wild time stamp cannot move.
+"""Stream time that wild time stamps cannot move.
 
 The newest believed time drives the watermark, so a single sample dated next year would make every other
-one late. The rule, with c = ``confirm`` and a time called *ahead* when it is more than ``max_ahead`` beyond
-the newest believed one:
+one late. A time is *ahead* when it is more than ``max_ahead`` beyond the newest believed one; a sample that
+is not ahead is believed at once. One that is ahead is set aside, and
 
-- a sample that is not ahead is believed at once;
-- a sample that is ahead is set aside. It is believed, together with those set aside that agree with it
-  (times within ``max_ahead`` of its own), as soon as c of the last 2c - 1 arrivals agree, from at least two
-  nodes. One node alone is believed after 20 c arrivals in a row that are all ahead; the only node of a
-  network needs no second one;
-- what was set aside and not believed within 2c - 1 arrivals is rejected as ``future``, and so are those
-  that disagree with the ones believed.
+- **refuted** (rejected as ``future``, with all others set aside) by the next sample that lies within
+  ``max_ahead`` of the newest believed time: the stream still is where it was;
+- **believed**, together with those set aside within ``max_ahead`` of their median time, once these are at
+  least ``confirm`` samples, come from at least as many nodes as the others set aside, and either come from
+  more than half of the nodes heard in the last ``silent_after`` seconds, or span ``silent_after`` seconds
+  (at most ``max_ahead``) by their own time while nobody refuted them. The others are rejected.
 
-So a minority of broken clocks does not move the stream, and a network that was silent for a day resumes
-after c samples without losing them. Nothing is believed before the stream has begun: the first c of 2c - 1
-arrivals that agree, from any nodes, begin it; a stream that ends before that takes what agrees with its
-median time. ``max_ahead`` infinite believes everything.
+So broken clocks of a minority of nodes, in whatever order they report, do not move the stream; a network
+that was silent for a day resumes without losing a sample, all of it quickly, a part of it after
+``silent_after``. A stream begins by the same rule, with all nodes counted as heard; one that ends before
+takes what agrees with its median time.
+
+What is set aside is looked at again whenever it has grown by an eighth, and bounded: beyond four samples per
+node the oldest are rejected. ``max_ahead`` infinite believes everything.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detector.samples import MAX_TIME, Columns, Floats
 
 NEVER = -10.0 * MAX_TIME  # the newest time of a stream that has not begun
-ALONE = 20  # times ``confirm``: how long one node must insist; longer than a node's usual burst
-BLOCK = 4096  # samples scanned at once, so that many doubtful ones do not make the scan quadratic
+BLOCK = 4096  # samples of which one doubtful one makes all be looked at singly
+PER_NODE = 4  # samples set aside
+LEAST_ASIDE = 1000  # but at least
 
 
 class Clock:
     """Passes on believed samples in the order in which they become believed."""
 
-    def __init__(self, n_nodes: int, dim: int, max_ahead: float, confirm: int) -> None:
-        self.max_ahead, self.confirm = max_ahead, confirm
-        self.window = 2 * confirm - 1
-        self.needed_nodes = min(2, n_nodes)
+    def __init__(
+        self, n_nodes: int, dim: int, *, max_ahead: float, confirm: int, silent_after: float
+    ) -> None:
+        self.max_ahead, self.confirm, self.silent_after = max_ahead, confirm, silent_after
+        self.limit = max(LEAST_ASIDE, PER_NODE * n_nodes, confirm)
         self.newest = NEVER
-        self.arrivals = 0
-        self.run = 0  # arrivals in a row that were ahead
+        self.heard: Floats = np.full(n_nodes, NEVER)  # time of each node's last believed sample
         self.aside = Columns.empty(dim)
-        self.aside_at: list[int] = []  # arrival numbers of those set aside
+        self.run = 0  # samples set aside since the last one refuted or believed
+        self.look_at = confirm  # the run at which to look next
 
     def believe(self, batch: Columns) -> tuple[Columns, int]:
         """The samples believed by now, and how many were rejected as ``future``."""
-        if math.isinf(self.max_ahead) and not self.aside_at:
+        if math.isinf(self.max_ahead):
+            if len(self.aside):  # of a state saved under another setting
+                batch, self.aside = Columns.join([self.aside, batch]), batch.take(slice(0, 0))
             self.newest = max(self.newest, float(batch.times.max(initial=NEVER)))
             return batch, 0
-        n_aside = len(self.aside_at)
+        n_aside = len(self.aside)
         pool = Columns.join([self.aside, batch]) if n_aside else batch
-        # (arrival number, position in the pool) of those set aside
-        waiting = list(zip(self.aside_at, range(n_aside), strict=True))
-        order: list[Any] = []
-        rejected, at = 0, n_aside
-        while at < len(pool):
-            if not waiting:
-                ordinary = self._ordinary(pool.times[at : at + BLOCK])
-                if ordinary:
-                    order.append(np.arange(at, at + ordinary))
-                    at += ordinary
-                    continue
-            rejected += self._doubt(pool, at, waiting, order)
-            at += 1
-        left = [position for _, position in waiting]
-        self.aside, self.aside_at = pool.take(left), [arrival for arrival, _ in waiting]
+        aside = deque(range(n_aside))  # positions in the pool
+        order: list[NDArray[np.intp]] = []
+        rejected = 0
+        for first in range(n_aside, len(pool), BLOCK):
+            last = min(first + BLOCK, len(pool))
+            if not aside and self._ordinary(pool.times[first:last]):
+                taken = np.arange(first, last)
+                self.heard[pool.nodes[taken]] = pool.times[taken]
+                order.append(taken)
+            else:
+                rejected += self._doubt(pool, first, last, aside, order)
+        self.aside = pool.take(list(aside))
         if not order:
             return pool.take(slice(0, 0)), rejected
-        taken = np.concatenate(order)
-        if len(taken) == len(batch) and not n_aside and (np.diff(taken) == 1).all():
+        believed = np.concatenate(order)
+        if len(believed) == len(batch) and not n_aside and (believed[1:] > believed[:-1]).all():
             return batch, 0
-        return pool.take(taken), rejected
+        return pool.take(believed), rejected
 
-    def _ordinary(self, times: Floats) -> int:
-        """How many samples from the first on are not ahead; they are believed."""
-        newest = np.maximum.accumulate(times)
-        np.maximum(newest, self.newest, out=newest)
-        before = np.empty_like(newest)
-        before[0], before[1:] = self.newest, newest[:-1]
-        ahead = times > before + self.max_ahead
-        first = int(ahead.argmax())
-        n = first if ahead[first] else len(times)
-        if n:
-            self.newest = float(newest[n - 1])
-            self.arrivals += n
-            self.run = 0
-        return n
+    def _ordinary(self, times: Floats) -> bool:
+        """Whether none of the samples is ahead; then they are believed."""
+        newest = np.maximum(np.maximum.accumulate(times), self.newest)
+        if times[0] > self.newest + self.max_ahead or (times[1:] > newest[:-1] + self.max_ahead).any():
+            return False
+        self.newest = float(newest[-1])
+        return True
 
-    def _doubt(self, pool: Columns, at: int, waiting: list[tuple[int, int]], order: list[Any]) -> int:
-        """One arrival while something is, or is to be, set aside. Returns the number rejected."""
-        self.arrivals += 1
+    def _doubt(self, pool: Columns, first: int, last: int, aside: deque[int],
+               order: list[NDArray[np.intp]]) -> int:  # fmt: skip
+        """Samples of the pool one by one. Returns the number rejected."""
         rejected = 0
-        while waiting and self.arrivals - waiting[0][0] >= self.window:
-            waiting.pop(0)
-            rejected += 1
-        time = float(pool.times[at])
-        if time <= self.newest + self.max_ahead:
-            self.newest = max(self.newest, time)
-            self.run = 0
-            order.append([at])
-            return rejected
-        self.run += 1
-        waiting.append((self.arrivals, at))
-        agreeing = [p for _, p in waiting if abs(float(pool.times[p]) - time) <= self.max_ahead]
-        if len(agreeing) < self.confirm:
-            return rejected
-        if (
-            self.newest > NEVER
-            and len({int(pool.nodes[p]) for p in agreeing}) < self.needed_nodes
-            and self.run < ALONE * self.confirm
-        ):
-            return rejected
-        rejected += len(waiting) - len(agreeing)
-        order.append(agreeing)
-        waiting.clear()
-        self.newest = max(float(pool.times[p]) for p in agreeing)
-        self.run = 0
+        taken: list[int] = []
+
+        def settle() -> None:
+            positions = np.array(taken, np.intp)
+            self.heard[pool.nodes[positions]] = pool.times[positions]
+            order.append(positions)
+            taken.clear()
+
+        for at, time in enumerate(pool.times[first:last].tolist(), first):
+            if time <= self.newest + self.max_ahead:
+                if aside and time >= self.newest - self.max_ahead:
+                    rejected += len(aside)
+                    self._forget(aside)
+                if time > self.newest:
+                    self.newest = time
+                taken.append(at)
+                continue
+            aside.append(at)
+            self.run += 1
+            if len(aside) > self.limit:
+                aside.popleft()
+                rejected += 1
+            if self.run < self.look_at:
+                continue
+            self.look_at = self.run + max(1, self.run // 8)
+            settle()
+            positions = np.array(aside, np.intp)
+            agree = self._agreeing(pool.nodes[positions], pool.times[positions])
+            if agree is not None:
+                taken.extend(positions[agree].tolist())
+                self.newest = float(pool.times[positions[agree]].max())
+                rejected += int(np.count_nonzero(~agree))
+                self._forget(aside)
+        settle()
         return rejected
+
+    def _forget(self, aside: deque[int]) -> None:
+        aside.clear()
+        self.run, self.look_at = 0, self.confirm
+
+    def _agreeing(self, nodes: NDArray[np.int32], times: Floats) -> NDArray[np.bool_] | None:
+        """Which of those set aside are to be believed, None if it is too early."""
+        agree = np.abs(times - _median(times)) <= self.max_ahead
+        n_agree, n_other = len(np.unique(nodes[agree])), len(np.unique(nodes[~agree]))
+        if np.count_nonzero(agree) < self.confirm or n_agree < n_other:
+            return None
+        lately = np.count_nonzero(self.heard >= self.newest - self.silent_after)  # all, before the beginning
+        span = float(np.ptp(times[agree]))
+        if n_agree <= lately / 2 and span < min(self.silent_after, self.max_ahead):
+            return None
+        return agree
 
     def finish(self) -> tuple[Columns, int]:
         """The stream ends: what may still be believed, and how many were rejected."""
-        left = self.aside
-        self.aside, self.aside_at = left.take(slice(0, 0)), []
-        if not len(left):
-            return left, 0
-        if self.newest > NEVER:
-            return left.take(slice(0, 0)), len(left)
-        middle = float(np.sort(left.times)[(len(left) - 1) // 2])
-        agree = np.abs(left.times - middle) <= self.max_ahead
-        believed = left.take(agree)
+        left, n = self.aside, len(self.aside)
+        self.aside = left.take(slice(0, 0))
+        self._forget(deque())
+        if not n or self.newest > NEVER:
+            return self.aside, n
+        believed = left.take(np.abs(left.times - _median(left.times)) <= self.max_ahead)
+        self.heard[believed.nodes] = believed.times
         self.newest = float(believed.times.max())
-        return believed, len(left) - len(believed)
+        return believed, n - len(believed)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arrays and JSON from which `restore` continues exactly."""
@@ -140,16 +161,16 @@ class Clock:
             "aside_nodes": self.aside.nodes.copy(),
             "aside_times": self.aside.times.copy(),
             "aside_values": self.aside.values.copy(),
+            "heard": self.heard.copy(),
         }
-        meta = {
-            "newest": self.newest,
-            "arrivals": self.arrivals,
-            "run": self.run,
-            "aside_at": list(self.aside_at),
-        }
-        return arrays, meta
+        return arrays, {"newest": self.newest, "run": self.run, "look_at": self.look_at}
 
-    def restore(self, aside: Columns, aside_at: list[int], meta: dict[str, Any]) -> None:
-        """Continue from `state`; the caller has mapped the nodes of those set aside."""
-        self.aside, self.aside_at = aside, aside_at
-        self.newest, self.arrivals, self.run = float(meta["newest"]), int(meta["arrivals"]), int(meta["run"])
+    def restore(self, aside: Columns, meta: dict[str, Any]) -> None:
+        """Continue from `state`; the caller has mapped nodes, and put ``heard`` back."""
+        self.aside, self.newest = aside, float(meta["newest"])
+        self.run, self.look_at = int(meta["run"]), int(meta["look_at"])
+
+
+def _median(times: Floats) -> float:
+    """The lower median: one of the times itself."""
+    return float(np.sort(times)[(len(times) - 1) // 2])

@@ -1,4 +1,4 @@
-"""What alignment is told, and what it gives: its settings and the tick."""
+"""What alignment is told, and what it gives: its settings, the tick and its layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AlignSettings:
     max_gap: float | None = None  # 60 steps
     silent_after: float | None = None  # 60 steps
     max_ahead: float | None = None  # an hour, but at least 100 steps
-    confirm: int = 5  # samples that must agree before a time beyond max_ahead is believed
+    confirm: int = 5  # samples that must agree, at least, before a time beyond max_ahead is believed
     stuck_after: int = 60  # samples
     missing: str = "hold"  # or "drop"
     max_hold: int = 5  # samples
@@ -77,3 +77,25 @@ class Tick:
     @property
     def n_samples(self) -> int:
         return sum(len(layer) for layer in self.layers)
+
+
+def split_layers(samples: Columns) -> tuple[list[Columns], int]:
+    """Samples of one tick, in arrival order, as layers; and how many repeated a node and time."""
+    nodes = samples.nodes
+    if (nodes[1:] > nodes[:-1]).all():
+        return [samples], 0
+    order = np.argsort(nodes, kind="stable")
+    nodes = nodes[order]
+    if (nodes[1:] > nodes[:-1]).all():  # one sample of each node, as in most ticks
+        return [samples.take(order)], 0
+    samples = samples.take(np.lexsort((samples.times, samples.nodes)))  # stable: first come, first served
+    same_node, repeated = np.zeros((2, len(samples)), np.bool_)
+    same_node[1:] = samples.nodes[1:] == samples.nodes[:-1]
+    repeated[1:] = same_node[1:] & (samples.times[1:] == samples.times[:-1])
+    if repeated.any():
+        samples, same_node = samples.take(~repeated), same_node[~repeated]
+    position = np.arange(len(samples))
+    rank = position - np.maximum.accumulate(np.where(same_node, 0, position))
+    order = np.argsort(rank, kind="stable")
+    cuts = np.flatnonzero(np.diff(rank[order])) + 1
+    return [samples.take(part) for part in np.split(order, cuts)], int(np.count_nonzero(repeated))

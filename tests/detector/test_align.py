@@ -124,13 +124,43 @@ def test_a_network_silent_for_a_day_resumes_without_loss() -> None:
     assert all(len(tick.silent) == 0 for tick in ticks)
 
 
-def test_one_node_alone_needs_longer_to_be_believed() -> None:
-    """Nobody else speaks: after 20 confirm arrivals in a row the lone node's time is taken."""
-    target = aligner(confirm=2)
+def test_a_gateway_with_a_wrong_clock_does_not_move_the_stream() -> None:
+    """A third of the nodes, one after the other in every round, a day ahead: only theirs are refused."""
+    target = aligner(n=30)
+    run(target, [(v, t + (86400.0 if v < 10 else 0.0), 1.0) for t in range(100) for v in range(30)])
+    assert target.counts["late"] == 0
+    assert target.counts["accepted"] == 2000
+
+
+def test_a_part_of_the_network_resumes_after_silent_after() -> None:
+    """One node of three comes back alone: believed once nobody else spoke for 60 s by its own time."""
+    target = aligner(silent_after=60.0)
     rows = [(v, float(t), 1.0) for t in range(20) for v in range(3)]
-    run(target, rows + [(0, 86400.0 + t, 1.0) for t in range(60)])
-    assert target.counts["future"] == 37
-    assert target.counts["accepted"] == 60 + 23
+    ticks = target.push(columns([(v, t, (x,)) for v, t, x in rows], 1))
+    alone = [(0, 86400.0 + t, (1.0,)) for t in range(80)]
+    ticks += target.push(columns(alone[:60], 1))
+    assert target.waiting == 60 + 9
+    target.push(columns(alone[60:], 1))
+    target.flush()
+    assert target.counts["accepted"] == 60 + 80
+
+
+def test_old_samples_do_not_refute_a_resumed_stream() -> None:
+    """A node that first sends what it had stored, hours before the silence, does not hold the others up."""
+    target = aligner(n=4)
+    rows = [(v, 20_000.0 + t, 1.0) for t in range(20) for v in range(4)]
+    for t in range(20):
+        rows += [(v, 90_000.0 + t, 1.0) for v in range(3)] + [(3, 10_000.0 + t, 1.0)]
+    run(target, rows)
+    assert (target.counts["future"], target.counts["late"], target.counts["accepted"]) == (0, 20, 140)
+
+
+def test_what_is_set_aside_is_bounded() -> None:
+    """Times that never agree are rejected in the end."""
+    target = aligner(n=1)
+    target.push(columns([(0, 1e5 * t, (1.0,)) for t in range(3000)], 1))
+    assert target.waiting == 1000
+    assert target.counts["future"] == 2000
 
 
 def test_the_only_node_of_a_network_needs_no_second_one() -> None:

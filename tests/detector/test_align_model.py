@@ -22,13 +22,15 @@ Row = tuple[int, float, tuple[float, ...]]
 class NaiveAligner:
     """Gives ticks as tuples (index, layers, restart, silent, returned, stuck, unstuck)."""
 
-    def __init__(self, n_nodes: int, dim: int, settings: AlignSettings) -> None:
+    def __init__(self, n_nodes: int, dim: int, settings: AlignSettings, limit: int = 1000) -> None:
+        self.limit = limit  # samples set aside
         self.n, self.dim, self.s = n_nodes, dim, settings
         self.counts = dict.fromkeys(("received", "accepted", *REASONS), 0)
         self.forced = 0
         self.newest = -math.inf  # of believed samples
-        self.arrivals, self.run_ahead = 0, 0
-        self.aside: list[tuple[int, Row]] = []
+        self.heard = [-math.inf] * n_nodes
+        self.aside: list[Row] = []
+        self.run, self.look_at = 0, settings.confirm
         self.open = -math.inf
         self.buckets: dict[int, list[Row]] = {}
         self.nodes: list[dict[str, Any]] = [
@@ -55,28 +57,49 @@ class NaiveAligner:
             self.guard((node, time, values))
 
     def guard(self, row: Row) -> None:
-        c = self.s.confirm
-        self.arrivals += 1
-        for entry in list(self.aside):
-            if self.arrivals - entry[0] >= 2 * c - 1:
-                self.aside.remove(entry)
-                self.counts["future"] += 1
-        if row[1] <= self.newest + self.s.seconds("max_ahead"):
-            self.run_ahead = 0
+        ahead, silent_after = self.s.seconds("max_ahead"), self.s.seconds("silent_after")
+        if math.isinf(ahead):
             self.take(row)
             return
-        self.run_ahead += 1
-        self.aside.append((self.arrivals, row))
-        agree = [entry for entry in self.aside if abs(entry[1][1] - row[1]) <= self.s.seconds("max_ahead")]
-        two = len({entry[1][0] for entry in agree}) >= min(2, self.n)
-        if len(agree) >= c and (self.newest == -math.inf or two or self.run_ahead >= 20 * c):
+        if row[1] <= self.newest + ahead:
+            if row[1] >= self.newest - ahead:
+                self.counts["future"] += len(self.aside)
+                self.forget()
+            self.take(row)
+            return
+        self.aside.append(row)
+        self.run += 1
+        if len(self.aside) > self.limit:
+            self.aside.pop(0)
+            self.counts["future"] += 1
+        if self.run < self.look_at:
+            return
+        self.look_at = self.run + max(1, self.run // 8)
+        agree = self.agreeing()
+        nodes, others = {row[0] for row in agree}, {row[0] for row in self.aside if row not in agree}
+        times = [row[1] for row in agree]
+        lately = sum(self.newest - time <= silent_after for time in self.heard) if self.ticking() else self.n
+        if len(agree) < self.s.confirm or len(nodes) < len(others):
+            return
+        if len(nodes) > lately / 2 or max(times) - min(times) >= min(silent_after, ahead):
             self.counts["future"] += len(self.aside) - len(agree)
-            self.aside, self.run_ahead = [], 0
-            for _, believed in agree:
+            self.forget()
+            for believed in agree:
                 self.take(believed)
+
+    def ticking(self) -> bool:
+        return self.newest > -math.inf
+
+    def forget(self) -> None:
+        self.aside, self.run, self.look_at = [], 0, self.s.confirm
+
+    def agreeing(self) -> list[Row]:
+        middle = sorted(row[1] for row in self.aside)[(len(self.aside) - 1) // 2]
+        return [row for row in self.aside if abs(row[1] - middle) <= self.s.seconds("max_ahead")]
 
     def take(self, row: Row) -> None:
         node, time, _ = row
+        self.heard[node] = time
         tick = self.tick_of(time)
         if tick < self.open:
             self.counts["duplicate" if self.nodes[node]["last"] == time else "late"] += 1
@@ -100,16 +123,12 @@ class NaiveAligner:
                 self.emit(tick, self.buckets.pop(tick))
 
     def flush(self) -> None:
-        rows = [row for _, row in self.aside]
-        self.aside = []
-        if self.newest == -math.inf and rows:
-            middle = sorted(row[1] for row in rows)[(len(rows) - 1) // 2]
-            good = [row for row in rows if abs(row[1] - middle) <= self.s.seconds("max_ahead")]
-            self.counts["future"] += len(rows) - len(good)
-            for row in good:
-                self.take(row)
-        else:
-            self.counts["future"] += len(rows)
+        rows = self.aside
+        good = self.agreeing() if rows and not self.ticking() else []
+        self.counts["future"] += len(rows) - len(good)
+        self.forget()
+        for row in good:
+            self.take(row)
         if self.buckets:
             self.close(max(self.open, max(self.buckets) + 1))
 
@@ -266,16 +285,17 @@ def streams(draw: st.DrawFn) -> tuple[int, int, AlignSettings, list[Any], list[i
     return n, dim, how, rows, [0, *cuts, len(rows)]
 
 
-@given(streams())
+@given(streams(), st.sampled_from([3, 1000]))
 @settings(max_examples=400, deadline=None)
-def test_any_batches_give_the_ticks_of_the_naive_model(stream: Any) -> None:
+def test_any_batches_give_the_ticks_of_the_naive_model(stream: Any, limit: int) -> None:
     """Ticks, counts and forced closings do not depend on batch boundaries."""
     n, dim, how, rows, cuts = stream
-    model = NaiveAligner(n, dim, how)
+    model = NaiveAligner(n, dim, how, limit)
     for row in rows:
         model.push(*row)
     model.flush()
     fast = Aligner([f"n{v}" for v in range(n)], dim, how)
+    fast.clock.limit = limit
     ticks = []
     for first, last in pairwise(cuts):
         ticks += fast.push(columns(rows[first:last], dim))
