@@ -21,14 +21,15 @@ from .units import Duration
 
 RESOLVED_S = 300.0  # how long a resolved alert is repeated
 MAX_TEXT = 2000  # characters of one annotation
-ENDING = ("resolved", "accepted", "cleared", "closed")
+ENDING = ("incident.resolved", "resolved")
+LABELLED = "incident.labelled"  # what people say later; it neither starts nor ends anything
 
 
 class AlertmanagerSink(Sink):
     """One alert per incident: firing from its first record until one whose event ends it.
 
-    The incident is the record's "incident" (its "id" if there is none), the start its "opened", "onset"
-    or "time".
+    The incident is the record's "incident" (its "id" if it has no such field), the start its "opened",
+    "onset" or "time". Records that belong to no incident ("incident" is null) are no alerts: they go by.
     """
 
     name = "alertmanager"
@@ -55,7 +56,8 @@ class AlertmanagerSink(Sink):
         super().__init__(config)
         self._client = HttpClient(config)
         self._alerts: dict[str, dict[str, Any]] = {}  # incident -> alert as last sent
-        self._ended: dict[str, float] = {}  # incident -> when it was resolved
+        # incident -> when it ended by the stream's time, and by our clock
+        self._ended: dict[str, tuple[float, float]] = {}
         self._repeating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -66,11 +68,17 @@ class AlertmanagerSink(Sink):
     async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
         changed = []
         for record in records:
+            if record.get("incident", record["id"]) is None:
+                continue
             incident = str(record.get("incident", record["id"]))
+            late_word = record.get("event") == LABELLED
+            if late_word and incident not in self._alerts:
+                continue
             self._alerts[incident] = self._alert(incident, record)
             if record.get("event") in self.config.ending:
-                self._ended[incident] = _moment(record, ("resolved", "closed", "time")) or time.time()
-            else:
+                now = time.time()
+                self._ended[incident] = (_moment(record, ("time",)) or now, now)
+            elif not late_word:
                 self._ended.pop(incident, None)
             changed.append(incident)
         await self._send(dict.fromkeys(changed))
@@ -84,7 +92,7 @@ class AlertmanagerSink(Sink):
         annotations = {
             name: _text(value)
             for name, value in record.items()
-            if value is not None and name not in skipped and name.replace("_", "a").isalnum()
+            if value not in (None, [], {}) and name not in skipped and name.replace("_", "a").isalnum()
         }
         begun = _moment(record, ("opened", "onset", "time")) or time.time()
         old = self._alerts.get(incident)
@@ -101,7 +109,7 @@ class AlertmanagerSink(Sink):
             alert = self._alerts[incident]
             ended = self._ended.get(incident)
             # A firing alert lives for four resends, so that one lost request resolves nothing.
-            ends = now + 4 * self.config.resend if ended is None else min(ended, now)
+            ends = now + 4 * self.config.resend if ended is None else min(ended[0], now)
             alerts.append({**alert, "endsAt": _stamp(max(ends, _seconds(alert["startsAt"]) + 0.001))})
         if alerts:
             url = self.config.url.rstrip("/") + "/api/v2/alerts"
@@ -111,8 +119,8 @@ class AlertmanagerSink(Sink):
         while True:
             await asyncio.sleep(self.config.resend)
             now = time.time()
-            for incident, ended in list(self._ended.items()):
-                if now - ended > RESOLVED_S + self.config.resend:
+            for incident, (_, heard) in list(self._ended.items()):
+                if now - heard > RESOLVED_S + self.config.resend:
                     del self._ended[incident]
                     del self._alerts[incident]
             try:
@@ -129,6 +137,8 @@ class AlertmanagerSink(Sink):
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value):
+        value = ", ".join(str(one["name"]) for one in value)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 

@@ -86,6 +86,7 @@ class HttpSource(Source):
         self._number = 0  # of the last request taken
         self._delivery = 0  # of the last request read
         self._open = False
+        self._uploads = 0  # bodies being received
         self._waiting: deque[_Request] = deque()  # decoded, not read yet
         self._refused = Batch()  # counts of what was answered with 4xx, for the next read
         self._reading: deque[_Request] = deque()  # read, not committed yet
@@ -194,9 +195,13 @@ class HttpSource(Source):
             (r for r in (*self._waiting, *self._reading) if batch_id and r.batch_id == batch_id), None
         )
         if underway is None:
-            if len(self._waiting) + len(self._reading) >= self.config.max_pending:
+            if self._uploads + len(self._waiting) + len(self._reading) >= self.config.max_pending:
                 return _answer(429, "too many requests wait for the commit", retry_after=1)
-            body = await self._body(request, decoder.config.max_bytes)
+            self._uploads += 1
+            try:
+                body = await self._body(request, decoder.config.max_bytes)
+            finally:
+                self._uploads -= 1
             if isinstance(body, web.Response):
                 return body
             batch = Batch()

@@ -148,7 +148,7 @@ class MqttSource(Source):
 
     name = "mqtt"
     extra = "mqtt"
-    modules = ("paho.mqtt",)
+    modules = ("paho",)
     replayable = False
     guarantee = (
         "QoS 1: no lost alert, no distinct duplicate, within the broker's queue bound for an absent "
@@ -278,11 +278,11 @@ class MqttSource(Source):
         """Acknowledge all batches up to this one that came over connections still open."""
         if position is None or position["session"] != self._session:
             return
+        owed: list[tuple[_Connection, int]] = []
         while self._unacknowledged and self._unacknowledged[0][0] <= position["delivery"]:
-            for connection, mid in self._unacknowledged.popleft()[1]:
-                # Over a new connection the broker sends the message, with its own id, again.
-                if not connection.failure:
-                    connection.client.ack(mid, 1)
+            owed += self._unacknowledged.popleft()[1]
+        if owed:
+            await asyncio.to_thread(_acknowledge, owed)  # thousands of packets: not on the event loop
 
     async def close(self) -> None:
         connections, self._connections = self._connections, []
@@ -292,12 +292,19 @@ class MqttSource(Source):
             await asyncio.to_thread(connection.close)
 
 
+def _acknowledge(owed: list[tuple[_Connection, int]]) -> None:
+    for connection, mid in owed:
+        # Over a new connection the broker sends the message, with its own id, again.
+        if not connection.failure:
+            connection.client.ack(mid, 1)
+
+
 class MqttSink(Sink):
     """Each record as JSON on a topic, at QoS 1; `write` returns when the broker has taken them."""
 
     name = "mqtt"
     extra = "mqtt"
-    modules = ("paho.mqtt",)
+    modules = ("paho",)
 
     class Config(_Settings):
         topic: str = Field(

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from connectors.alertmanager import AlertmanagerSink
 from tests.connectors.sink_rigs import AlertmanagerRig
 
@@ -20,23 +22,34 @@ def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
         await door.open()
         opened = time.time() - 100
         common = {"incident": "i7", "site": "x", "opened": opened, "value": 1}
-        await door.write([{"id": "i7-1", "event": "opened", "nodes": ["a", "b"], **common}])
+        await door.write([{"id": "i7-1", "event": "incident.opened", "nodes": [{"name": "a"}], **common}])
         await door.write(
-            [{"id": "i7-2", "event": "updated", "nodes": ["a", "b", "c"], "score": 3.5, **common}]
+            [
+                {
+                    "id": "i7-2",
+                    "event": "incident.updated",
+                    "nodes": [{"name": "a", "peak": 1}, {"name": "b"}],
+                    "score": 3.5,
+                    **common,
+                }
+            ]
         )
         (alert,) = await rig.alerts()
         assert alert["labels"] == {
             "alertname": "DetectorIncident", "incident": "i7", "site": "x", "test": rig.unique,
         }  # fmt: skip
-        assert alert["annotations"]["nodes"] == '["a","b","c"]'
+        assert alert["annotations"]["nodes"] == "a, b"
         assert alert["annotations"]["score"] == "3.5"
         before = alert["endsAt"]
         await asyncio.sleep(1.6)  # longer than one endsAt: only the repeats keep it alive
         (alert,) = await rig.alerts()
         assert alert["status"]["state"] == "active"
         assert alert["endsAt"] > before
-        await door.write([{"id": "i7-3", "event": "resolved", **common, "time": time.time()}])
+        await door.write([{"id": "i7-3", "event": "incident.resolved", **common, "time": time.time()}])
         assert await rig.alerts() == []
+        await door.write([{"id": "i7-4", "event": "incident.labelled", "labels": {"kind": "leak"}, **common}])
+        await door.write([{"id": "n1", "event": "node.silent", "incident": None}])
+        await door.write([{"id": "i9-9", "event": "incident.labelled", "incident": "of long ago"}])
         await asyncio.sleep(0.7)  # it is still repeated, as resolved
         assert await rig.alerts() == []
         await door.close()
@@ -49,7 +62,7 @@ def test_an_incident_that_opens_again_fires_again(running: Any, tmp_path: Path) 
         rig = AlertmanagerRig(running, tmp_path)
         door = rig.make()
         await door.open()
-        for event, count in (("opened", 1), ("cleared", 0), ("opened", 1)):
+        for event, count in (("opened", 1), ("resolved", 0), ("opened", 1)):
             await door.write([{"id": "x", "incident": "j", "event": event, "value": 1}])
             assert len(await rig.alerts()) == count
         await door.close()
@@ -57,8 +70,11 @@ def test_an_incident_that_opens_again_fires_again(running: Any, tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_resolved_ones_are_forgotten_in_the_end(running: Any, tmp_path: Path) -> None:
-    """No alert is kept for ever: five minutes after its end it is gone from memory."""
+def test_resolved_ones_are_forgotten_in_the_end(
+    running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No alert is kept for ever: five minutes (here 0.2 s) after its end it is gone from memory."""
+    monkeypatch.setattr("connectors.alertmanager.RESOLVED_S", 0.2)
 
     async def main() -> None:
         rig = AlertmanagerRig(running, tmp_path)
@@ -66,8 +82,10 @@ def test_resolved_ones_are_forgotten_in_the_end(running: Any, tmp_path: Path) ->
         assert isinstance(door, AlertmanagerSink)
         await door.open()
         await door.write([{"id": "x", "event": "opened", "time": 1000.0}])
-        await door.write([{"id": "x", "event": "resolved", "time": time.time() - 400}])
-        await asyncio.sleep(0.3)
+        await door.write([{"id": "x", "event": "resolved", "time": 2000.0}])
+        await asyncio.sleep(0.1)
+        assert door._alerts
+        await asyncio.sleep(0.5)
         assert not door._alerts
         await door.close()
 

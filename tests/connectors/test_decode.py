@@ -328,7 +328,8 @@ def test_many_messages_at_once_count_like_one_by_one() -> None:
         b'{"time":1,"node":"a","values":[1]}{"time":2,"node":"a","values":[1]}',
         b'{"time":1,"node":"a","values":[1]}\n{"time":2,"node":"a","values":[1]}',
         b'{"time":1,"node":"a","values":[1],"x":[{}', b'{"time":1,"node":"a","values":[1],"x":"}',
-        b'{"time":1,"node":"a\\n","values":[1]}', b'[{"time":1,"node":"a","values":[1]}]', b'{"node":"a","value":1}',
+        b'{"time":1,"node":"a\\n","values":[1]}', b'[{"time":1,"node":"a","values":[1]}]',
+        b'{"node":"a","value":1}',
         b'{"time":1,"node":"a","value":1}', b" " * 2**20 + b"{}", b'{"time":1e99,"node":"a","values":[1]}',
     ]  # fmt: skip
     good = [b'{"time":%d,"node":"n","values":[1]}' % i for i in range(5)]
