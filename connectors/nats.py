@@ -56,8 +56,6 @@ class _Settings(WithSecrets):
             "user_credentials": str(self.credentials_file) if self.credentials_file else None,
             "tls": self.tls.context() if self.tls else None,
         }
-        if self.tls is not None and not self.tls.verify_hostname:
-            options["tls_hostname"] = ""
         given = {name: value for name, value in options.items() if value is not None}
         failures: list[str] = []
 

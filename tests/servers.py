@@ -29,7 +29,9 @@ def free_port() -> int:
 
 def program(name: str) -> str:
     """The path of a server program, also where only root looks, or in this Python's own bin."""
-    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", str(Path(sys.executable).parent)])
+    places = os.pathsep.join(
+        [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", str(Path(sys.executable).parent)]
+    )
     found = shutil.which(name, path=places)
     if found is None:
         raise RuntimeError(f"{name} is not installed: run scripts/install-brokers")
@@ -39,7 +41,9 @@ def program(name: str) -> str:
 class Server:
     """A server process: started on construction, ready when it answers, ended by `stop` or `kill`."""
 
-    def __init__(self, command: Sequence[str], port: int, log: Path, ready: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], port: int, log: Path, ready: Callable[[], bool] | None = None
+    ) -> None:
         self.command = list(command)
         self.port = port
         self.log = log
@@ -53,7 +57,9 @@ class Server:
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(f"{self.command[0]} did not start:\n{self.log.read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(
+                    f"{self.command[0]} did not start:\n{self.log.read_text(errors='replace')[-2000:]}"
+                )
             time.sleep(0.02)
 
     def _accepts(self) -> bool:
@@ -85,11 +91,18 @@ def answers(url: str) -> Callable[[], bool]:
     return ready
 
 
-def mosquitto(folder: Path, password: tuple[str, str] | None = None, tls: tuple[Path, Path] | None = None) -> Server:
+def mosquitto(
+    folder: Path, password: tuple[str, str] | None = None, tls: tuple[Path, Path] | None = None
+) -> Server:
     """Mosquitto; `tls` is (certificate, key)."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    lines = [f"listener {port} 127.0.0.1", "persistence false", "log_type error", "max_queued_messages 100000"]
+    lines = [
+        f"listener {port} 127.0.0.1",
+        "persistence false",
+        "log_type error",
+        "max_queued_messages 100000",
+    ]
     if os.geteuid() == 0:
         lines.append("user root")
     if password is None:
@@ -97,7 +110,9 @@ def mosquitto(folder: Path, password: tuple[str, str] | None = None, tls: tuple[
     else:
         secrets = folder / "passwords"
         secrets.touch(mode=0o600)
-        subprocess.run([program("mosquitto_passwd"), "-b", secrets, *password], check=True, capture_output=True)
+        subprocess.run(
+            [program("mosquitto_passwd"), "-b", secrets, *password], check=True, capture_output=True
+        )
         lines += ["allow_anonymous false", f"password_file {secrets}"]
     if tls is not None:
         lines += [f"certfile {tls[0]}", f"keyfile {tls[1]}"]
@@ -106,22 +121,37 @@ def mosquitto(folder: Path, password: tuple[str, str] | None = None, tls: tuple[
     return Server([program("mosquitto"), "-c", str(config)], port, folder / "log")
 
 
-def redis(folder: Path, password: str | None = None) -> Server:
+def redis(folder: Path, password: str | None = None, tls: tuple[Path, Path] | None = None) -> Server:
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    command = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    ports = ["--port", str(port)]
+    if tls is not None:
+        ports = ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"]
+        ports += [
+            "--tls-cert-file",
+            str(tls[0]),
+            "--tls-key-file",
+            str(tls[1]),
+            "--tls-ca-cert-file",
+            str(tls[0]),
+        ]
+    command = [program("redis-server"), *ports, "--bind", "127.0.0.1", "--dir", str(folder)]
     command += ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
     return Server(command + (["--requirepass", password] if password else []), port, folder / "log")
 
 
-def nats(folder: Path, token: str | None = None) -> Server:
+def nats(folder: Path, token: str | None = None, tls: tuple[Path, Path] | None = None) -> Server:
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = [program("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder)]
+    if tls is not None:
+        command += ["--tls", "--tlscert", str(tls[0]), "--tlskey", str(tls[1])]
     return Server(command + (["--auth", token] if token else []), port, folder / "log")
 
 
-def prometheus(folder: Path, openmetrics: str = "", scrape: str = "[]", arguments: Sequence[str] = ()) -> Server:
+def prometheus(
+    folder: Path, openmetrics: str = "", scrape: str = "[]", arguments: Sequence[str] = ()
+) -> Server:
     """Prometheus, with samples in OpenMetrics text filled in beforehand."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "data"
@@ -139,12 +169,18 @@ def prometheus(folder: Path, openmetrics: str = "", scrape: str = "[]", argument
     return Server(command, port, folder / "log", answers(f"http://127.0.0.1:{port}/-/ready"))
 
 
-def alertmanager(folder: Path, config_text: str = "route: {receiver: none}\nreceivers: [{name: none}]\n") -> Server:
+def alertmanager(
+    folder: Path, config_text: str = "route: {receiver: none}\nreceivers: [{name: none}]\n"
+) -> Server:
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "alertmanager.yml"
     config.write_text(config_text)
     port = free_port()
-    command = [program("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={folder / 'data'}"]
+    command = [
+        program("prometheus-alertmanager"),
+        f"--config.file={config}",
+        f"--storage.path={folder / 'data'}",
+    ]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="]
     return Server(command, port, folder / "log", answers(f"http://127.0.0.1:{port}/-/ready"))
 

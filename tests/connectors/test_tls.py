@@ -13,6 +13,8 @@ from aiohttp import web
 
 from connectors import ConnectorError
 from connectors.mqtt import MqttSink, MqttSource
+from connectors.nats import NatsSink
+from connectors.redis import RedisSink
 from connectors.webhook import WebhookSink
 from tests import servers
 from tests.certificates import Authority, Pair
@@ -71,6 +73,39 @@ def test_mqtt(door: Any, broker: tuple[str, servers.Server], authority: Authorit
     with pytest.raises(ConnectorError) as caught:
         asyncio.run(attempt(config))
     assert "certificate" in str(caught.value).lower()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", [RedisSink, NatsSink])
+def test_redis_and_nats(
+    door: Any, kind: str, pairs: dict[str, Pair], authority: Authority, tmp_path: Path
+) -> None:
+    tls = {"ca_file": str(authority.file)}
+    if door is RedisSink:
+        server = servers.redis(tmp_path / "redis", tls=pairs[kind])
+        config: dict[str, Any] = {"port": server.port, "timeout": "3s", "tls": tls}
+    else:
+        server = servers.nats(tmp_path / "nats", tls=pairs[kind])
+        config = {"servers": [f"tls://127.0.0.1:{server.port}"], "timeout": "3s", "tls": tls}
+
+    async def attempt(config: dict[str, Any]) -> None:
+        made = door(door.Config.model_validate(config))
+        try:
+            await made.open()
+        finally:
+            await made.close()
+
+    try:
+        if kind == "right":
+            asyncio.run(attempt(config))
+            config = {**config, "tls": {}}
+        elif kind == "wrong_host":
+            asyncio.run(attempt({**config, "tls": {**tls, "verify_hostname": False}}))
+        with pytest.raises(ConnectorError, match=r"(?i)certificate") as caught:
+            asyncio.run(attempt(config))
+        assert caught.value.retry
+    finally:
+        server.stop()
 
 
 def serve(pair: Pair, highest: ssl.TLSVersion | None = None) -> tuple[ssl.SSLContext, int]:
