@@ -13,7 +13,7 @@ from estimators.base import Estimator, Progress, Samples, check_range, check_win
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
 from estimators.graph import Graph
-from estimators.kernels import Array, as_points, kernel_named, median_distance
+from estimators.kernels import Array, as_points, kernel_named, node_widths
 from estimators.moments import Moments, loss, mapped
 from estimators.selection import GAMMAS, LAMBDAS, cross_validate, width_grid
 from estimators.solvers import SOLVERS, Problem
@@ -124,7 +124,7 @@ class Grulsif(Estimator):
         graph = trial._graph(W, len(X))
         dictionary = trial._dictionary(X, X_)
         if sigmas is None:
-            sigmas = width_grid(X, X_, trial.kernel)
+            sigmas = width_grid(X, trial.kernel)
         if lams is None:
             lams = [weight / graph.mean_degree for weight in LAMBDAS] if cls.needs_graph else [1.0]
         table = cross_validate(
@@ -157,7 +157,7 @@ class Grulsif(Estimator):
         atoms = as_points(self.dictionary, "dictionary")
         sigma = self.sigma
         if sigma is None:
-            sigma = float(np.median([median_distance(x, self.kernel) for x in X if len(x)]))
+            sigma = float(np.median(node_widths(X, self.kernel)))
         return Dictionary(atoms, sigma, self.kernel)
 
 

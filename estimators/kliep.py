@@ -29,7 +29,7 @@ class Kliep(NodeWise):
     """
 
     def __init__(self, *, sigma: PerNode | None = None, kernel: str = "gaussian", n_centres: int = 100,
-                 seed: int = 0, tol: float = 1e-4, max_iter: int = 5000) -> None:  # fmt: skip
+                 seed: int = 0, tol: float = 1e-3, max_iter: int = 5000) -> None:  # fmt: skip
         super().__init__(sigma=sigma, kernel=kernel, n_centres=n_centres, seed=seed)
         check_range("tol", tol, 0.0, open_low=True)
         check_range("max_iter", max_iter, 1)

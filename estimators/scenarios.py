@@ -183,6 +183,8 @@ class Scenario:
 
 
 def _ratio(group: Group, x: Array, alpha: float) -> Array:
+    if group.kind == UNCHANGED:
+        return np.ones(len(x))
     p, q = group.p.pdf(x), group.q.pdf(x)
     # Where both densities underflow there is no mass and the ratio says nothing: 1, "no change".
     return np.divide(q, (1.0 - alpha) * p + alpha * q, out=np.ones(len(x)), where=(p > 0.0) | (q > 0.0))
@@ -203,10 +205,9 @@ def _divergences(group: Group, alpha: float) -> tuple[float, float]:
     cuts = [np.unique([low[i], q_low[i], q_high[i], high[i]]) for i in range(len(low))]
     axes, weights = zip(*(_midpoints(c, per_axis) for c in cuts), strict=True)
     pearson = kl = 0.0
-    for first, w_first in zip(axes[0], weights[0], strict=True):  # slabs: 3-D would not fit at once
-        rest = np.meshgrid(np.array([first]), *axes[1:], indexing="ij")
-        x = np.stack([g.ravel() for g in rest], axis=1)
-        w = np.array([w_first])
+    slabs = 1 if len(axes) == 1 else 40  # a whole grid in three dimensions would not fit into the cache
+    for first, w in zip(np.array_split(axes[0], slabs), np.array_split(weights[0], slabs), strict=True):
+        x = np.stack([g.ravel() for g in np.meshgrid(first, *axes[1:], indexing="ij")], axis=1)
         for other in weights[1:]:
             w = np.outer(w, other).ravel()
         p, q = group.p.pdf(x), group.q.pdf(x)

@@ -19,7 +19,7 @@ from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
 from estimators.fourier import MAX_NODES, fourier_pcg
 from estimators.graph import Graph
-from estimators.kernels import Array, median_distance
+from estimators.kernels import Array, node_widths
 from estimators.moments import Moments, loss, mapped
 from estimators.solvers import Problem, pcg
 
@@ -35,10 +35,9 @@ FEATURE_TOL = 1e-3
 PATH_TOL = 1e-2
 
 
-def width_grid(ref: Sequence[Array], test: Sequence[Array], kernel: str = "gaussian") -> list[float]:
+def width_grid(ref: Sequence[Array], kernel: str = "gaussian") -> list[float]:
     """Widths of App. B.1: least, median and largest of the nodes' median distances, and two between."""
-    usable = [x for x in ref if len(x) > 1] or [x for x in test if len(x) > 1]
-    widths = [median_distance(x, kernel) for x in usable] or [1.0]
+    widths = node_widths(ref, kernel)
     low, middle, high = min(widths), float(np.median(widths)), max(widths)
     return sorted({low, (low + middle) / 2.0, middle, (high + middle) / 2.0, high})
 
@@ -74,12 +73,17 @@ def cross_validate(ref: Sequence[Array], test: Sequence[Array], graph: Graph, di
         A, h = _stack([(total - part).system(alpha, centred) for part in held_out])
         A_out, h_out = _stack([part.system(alpha, centred) for part in held_out])
         judged = np.stack([~part.silent for part in held_out])  # (F, N)
+        useful = judged.any(axis=1)
+        if not useful.any():
+            raise ValueError("ref: no node has points enough to hold some out; choose the parameters by hand")
         theta: Array | None = None
         for k, lam in enumerate(path):
             theta = _solve(A, h, graph, lam, gammas, theta)  # (F, G, N, r)
-            losses = loss(A_out[:, None], h_out[:, None], theta)  # (F, G, N)
-            mean = np.mean(losses, axis=2, where=judged[:, None, :])  # Eq. 42; NaN for a fold without data
-            rows.extend((sigma, lam, g, m) for g, m in zip(gammas, np.nanmean(mean, axis=0), strict=True))
+            losses = loss(
+                A_out[:, None], h_out[:, None], theta
+            )  # (F, G, N); zero where a fold judges nothing
+            means = losses[useful].sum(axis=2) / judged[useful].sum(axis=1)[:, None]  # Eq. 42
+            rows.extend((sigma, lam, g, m) for g, m in zip(gammas, means.mean(axis=0), strict=True))
             if progress is not None:
                 progress(i * len(path) + k + 1, len(sigmas) * len(path))
     return Selection(("sigma", "lam", "gamma", "loss"), np.array(rows))

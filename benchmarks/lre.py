@@ -1,0 +1,187 @@
+"""Likelihood-ratio estimation on the document's scenarios (Sec. 6.1, Fig. 2-5): error, time, divergences.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/lre.py [--quick] [--results FILE] [--plots DIRECTORY]
+
+All estimators see the same samples, choose their hyper-parameters themselves, and are judged on 10,000
+fresh points per node (Eq. 44). ULSIF and KLIEP estimate the plain ratio (alpha = 0) and are judged on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tables import machine, table
+
+from estimators import ESTIMATORS, SCENARIOS, scenario
+from estimators.scenarios import UNCHANGED
+
+NAMES = tuple(ESTIMATORS)
+COLOURS = {"grulsif": "C3", "pool": "C0", "rulsif": "C2", "ulsif": "C1", "kliep": "C4"}
+
+
+def measure(name: str, n_nodes: int, n: int, seed: int, methods: tuple[str, ...], points: int,
+            **params: Any) -> list[dict[str, Any]]:  # fmt: skip
+    """Selection, fit and error of all methods on one draw of one scenario."""
+    truth = scenario(name, n_nodes, seed)
+    ref, test = truth.sample(n, seed)
+    rows = []
+    for method in methods:
+        began = time.perf_counter(), time.process_time()
+        model = ESTIMATORS[method].select(ref, test, truth.graph, seed=seed, **params)
+        wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+        alpha = 0.0 if method == "kliep" else model.alpha
+        error = truth.error(model.ratio, alpha, points, seed + 1)
+        scores = {group.kind: model.scores_[group.nodes].tolist() for group in truth.groups}
+        target = {group.kind: truth.kl(int(group.nodes[0])) if method == "kliep"
+                  else truth.divergence(int(group.nodes[0]), alpha) for group in truth.groups}  # fmt: skip
+        rows.append({"scenario": name, "N": n_nodes, "n": n, "seed": seed, "method": method, **params,
+                     "error": float(error.mean()), "median": float(np.median(error)),
+                     "wall": wall, "cpu": cpu, "scores": scores, "target": target})  # fmt: skip
+        print(f"{name} N={n_nodes} n={n} seed={seed} {method}: error {error.mean():.4g}, {cpu:.2f} s",
+              file=sys.stderr, flush=True)  # fmt: skip
+    return rows
+
+
+def plan(quick: bool) -> list[dict[str, Any]]:
+    """All measurements: window lengths and scenarios, plain and centred target, sizes of the network."""
+    seeds, points = (range(1), 1000) if quick else (range(5), 10_000)
+    steps: list[dict[str, Any]] = []
+    for seed in seeds:
+        for name in SCENARIOS:
+            for n in (50,) if quick else (50, 100, 250):
+                case = {"name": name, "n_nodes": 100, "n": n, "seed": seed, "points": points}
+                steps.append({**case, "methods": NAMES})
+                if n == 50:
+                    steps.append({**case, "methods": ("grulsif", "pool"), "centred": True})
+        steps += [{"name": "Ia", "n_nodes": n_nodes, "n": 50, "seed": seed, "points": points,
+                   "methods": ("grulsif", "pool", "rulsif")}
+                  for n_nodes in ((50,) if quick else (50, 250, 500))]  # fmt: skip
+    return steps
+
+
+def run(quick: bool, results: Path | None) -> list[dict[str, Any]]:
+    """Measure what the file of results does not hold yet, and add it there."""
+    rows = (
+        [json.loads(line) for line in results.read_text().splitlines()]
+        if results and results.exists()
+        else []
+    )
+    keys = ("scenario", "N", "n", "seed", "method")
+    done = {(*(r[k] for k in keys), r.get("centred", False)) for r in rows}
+    for step in plan(quick):
+        first = (step["name"], step["n_nodes"], step["n"], step["seed"], step["methods"][-1])
+        if (*first, step.get("centred", False)) in done:
+            continue
+        found = measure(**step)
+        rows += found
+        if results:
+            with results.open("a") as out:
+                out.writelines(json.dumps(row) + "\n" for row in found)
+    return rows
+
+
+def values(rows: list[dict[str, Any]], key: str, **wanted: Any) -> list[float]:
+    """The figures of all seeds for one cell of a table."""
+    wanted = {"centred": False, **wanted}
+    return [r[key] for r in rows if all(r.get(k, False) == v for k, v in wanted.items())]
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """Print the tables."""
+    seeds = len({r["seed"] for r in rows})
+    print(machine())
+    print(f"\nError (Eq. 44), 100 nodes, mean of {seeds} seeds")
+    cells = sorted({(SCENARIOS.index(r["scenario"]), r["n"]) for r in rows if r["N"] == 100})
+    named = [(SCENARIOS[i], n) for i, n in cells]
+    print(table(("scenario", "n", *NAMES), [
+        (s, n, *(float(np.mean(values(rows, "error", scenario=s, N=100, n=n, method=m))) for m in NAMES))
+        for s, n in named]))  # fmt: skip
+    print("\nThe same, smallest and largest over the seeds")
+    print(table(("scenario", "n", "grulsif", "pool", "rulsif"), [
+        (s, n, *(f"{min(e):.3g} - {max(e):.3g}" for m in ("grulsif", "pool", "rulsif")
+                 for e in [values(rows, "error", scenario=s, N=100, n=n, method=m)]))
+        for s, n in named]))  # fmt: skip
+    print("\nThe same for the median node")
+    print(table(("scenario", "n", *NAMES), [
+        (s, n, *(float(np.mean(values(rows, "median", scenario=s, N=100, n=n, method=m))) for m in NAMES))
+        for s, n in named]))  # fmt: skip
+    print("\nCPU seconds of selection and fit, 100 nodes, smallest over the seeds (wall in brackets)")
+    print(table(("scenario", "n", *NAMES), [
+        (s, n, *("{:.2f} ({:.2f})".format(*(min(values(rows, k, scenario=s, N=100, n=n, method=m))
+                                            for k in ("cpu", "wall"))) for m in NAMES))
+        for s, n in named]))  # fmt: skip
+    print("\nPlain and centred target: error, mean over the seeds")
+    print(table(("scenario", "n", "grulsif", "grulsif centred", "pool", "pool centred"), [
+        (s, n, *(float(np.mean(values(rows, "error", scenario=s, N=100, n=n, method=m, centred=c)))
+                 for m in ("grulsif", "pool") for c in (False, True)))
+        for s, n in named if n == 50]))  # fmt: skip
+    print("\nSynth.Ia, n = 50: error and CPU seconds against the size of the network")
+    sizes = sorted({r["N"] for r in rows})
+    methods = ("grulsif", "pool", "rulsif")
+    print(table(("N", *methods, *(f"{m} s" for m in methods)), [
+        (N, *(float(np.mean(values(rows, "error", scenario="Ia", N=N, n=50, method=m))) for m in methods),
+         *(min(values(rows, "cpu", scenario="Ia", N=N, n=50, method=m)) for m in methods))
+        for N in sizes]))  # fmt: skip
+
+
+def plot(rows: list[dict[str, Any]], directory: Path) -> None:
+    """One picture per scenario: error against n, and the divergences found per group."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    for name in SCENARIOS:
+        mine = [r for r in rows if r["scenario"] == name and r["N"] == 100 and not r.get("centred")]
+        sizes = sorted({r["n"] for r in mine})
+        groups = list(mine[0]["scores"])
+        figure, axes = plt.subplots(1, 2 + len(groups), figsize=(5 + 3.4 * (1 + len(groups)), 3.8))
+        for axis, methods in ((axes[0], NAMES), (axes[1], ("grulsif", "pool"))):
+            for method in methods:
+                errors = [values(mine, "error", n=n, method=method) for n in sizes]
+                axis.errorbar(sizes, [np.mean(e) for e in errors], [np.std(e) for e in errors],
+                              marker="o", capsize=3, label=method, color=COLOURS[method])  # fmt: skip
+            axis.set(xlabel="points per window, n", ylabel="error (Eq. 44)", xscale="log")
+            axis.set_xticks(sizes, [str(n) for n in sizes])
+            axis.minorticks_off()
+            axis.legend(fontsize=8)
+        axes[0].set_yscale("log")
+        axes[0].set_title(f"Synth.{name}, 100 nodes")
+        axes[1].set_title("with and without the graph")
+        n = sizes[min(1, len(sizes) - 1)]
+        for axis, kind in zip(axes[2:], groups, strict=True):
+            found = {m: np.concatenate([r["scores"][kind] for r in mine if r["n"] == n and r["method"] == m])
+                     for m in NAMES}  # fmt: skip
+            axis.boxplot(list(found.values()), tick_labels=NAMES, showfliers=False, widths=0.6)
+            for i, method in enumerate(NAMES):
+                target = next(r["target"][kind] for r in mine if r["method"] == method)
+                axis.hlines(target, i + 0.6, i + 1.4, color="C3", lw=1.5)
+            axis.tick_params(axis="x", rotation=45)
+            title = "no change" if kind == UNCHANGED else kind
+            axis.set_title(f"divergence: {title} (n = {n})", fontsize=10)
+        figure.tight_layout()
+        directory.mkdir(parents=True, exist_ok=True)
+        figure.savefig(directory / f"lre-{name}.png", dpi=90)
+        plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one seed, one window length, few points")
+    parser.add_argument("--results", type=Path, help="JSON lines: what is there is not measured again")
+    parser.add_argument("--plots", type=Path, help="directory for the pictures")
+    options = parser.parse_args()
+    rows = run(options.quick, options.results)
+    report(rows)
+    if options.plots:
+        plot(rows, options.plots)
+
+
+if __name__ == "__main__":
+    main()
