@@ -118,8 +118,9 @@ class SimulateSource(Source):
             self._tick, self._start = 0, time.time() if self.config.start is None else self.config.start
         else:
             self._tick, self._start = position["tick"], position["start"]
-        # Real time goes on while we are down: after a restart the missed ticks come at once.
-        elapsed = self._tick * self.config.period if self.config.speed != 1 else time.time() - self._start
+        # Stamps of the real clock go on while we are down: after a restart the missed ticks come at once.
+        follows_clock = self.config.speed == 1 and self.config.start is None
+        elapsed = time.time() - self._start if follows_clock else self._tick * self.config.period
         self._clock_start = time.monotonic() - elapsed / (self.config.speed or 1)
         self._block = -1
 

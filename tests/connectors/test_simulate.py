@@ -97,6 +97,25 @@ def test_speed_is_kept() -> None:
     assert 0.18 < asyncio.run(main()) < 1.0
 
 
+def test_real_time_goes_on_while_away() -> None:
+    """With stamps of the real clock the missed ticks come at once; with a fixed start none are missed."""
+
+    async def main() -> None:
+        door = SimulateSource(SimulateSource.Config.model_validate({"nodes": 2, "period": "50ms"}))
+        await door.open({"tick": 10, "start": time.time() - 5})
+        batch = await door.read()
+        assert batch is not None
+        assert 85 <= batch.received / 2 <= 95
+        fixed = make(nodes=2, period="50ms", speed=1.0)
+        await fixed.open({"tick": 10, "start": 1e9})
+        batch = await fixed.read()
+        assert batch is not None
+        assert batch.received == 2
+        assert batch.samples[0].time == pytest.approx(1e9 + 0.5)
+
+    asyncio.run(main())
+
+
 def test_unknown_nodes_are_refused() -> None:
     with pytest.raises(ValidationError, match="outside"):
         make(nodes=5, changes=[{"at": 1, "nodes": ["n9"]}])
