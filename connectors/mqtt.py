@@ -23,6 +23,8 @@ from .secrets import FilePath, Secret, Tls, WithSecrets
 from .units import Duration
 
 MAX_MESSAGES = 5000  # of one batch
+BUSY_S = 0.05  # a batch so soon after the last one means a stream of messages
+GATHER_S = 0.01  # how long messages of a stream are gathered
 SLICE_S = 0.05  # how often a waiting sender looks whether the connection was lost
 
 
@@ -190,6 +192,7 @@ class MqttSource(Source):
         self._connections: list[_Connection] = []
         self._messages: deque[tuple[_Connection, Any]] = deque()
         self._dropped = 0
+        self._last_batch = 0.0
         self._arrived = asyncio.Event()
         self._session = randomness.token_hex(4)
         self._delivery = 0
@@ -242,6 +245,11 @@ class MqttSource(Source):
         while True:
             self._arrived.clear()
             if self._messages or self._dropped:
+                # In a stream of messages wait a moment: woken for each one, the event loop and the network
+                # thread would take turns at the interpreter lock and halve the rate.
+                if time.monotonic() - self._last_batch < BUSY_S and len(self._messages) < MAX_MESSAGES:
+                    await asyncio.sleep(GATHER_S)
+                self._last_batch = time.monotonic()
                 return self._batch()
             if not self._connections:
                 raise ConnectorError("mqtt is not open", retry=True)
