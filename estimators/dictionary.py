@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from estimators.kernels import Array, as_points, kernel_named, node_widths
+from estimators.kernels import Array, as_points, kernel_named, median_distance
 
 
 def coherent_subset(x: ArrayLike, mu: float, sigma: float, kernel: str = "gaussian",
@@ -63,16 +63,21 @@ class Dictionary:
         if test and len(test) != len(ref):
             raise ValueError(f"test: {len(test)} nodes, but ref has {len(ref)}")
         node_atoms: list[Array] = []
+        widths: list[float] = []  # of the nodes that have one
         for v, x in enumerate(ref):
             points = np.concatenate([x, test[v]]) if test else x
             if not len(points):
                 continue
-            sigma_v = node_widths([x, points], kernel)[0]  # of both windows if the first has none
+            sigma_v = median_distance(x, kernel, default=0.0)
+            if sigma_v > 0.0:
+                widths.append(sigma_v)
+            else:
+                sigma_v = median_distance(points, kernel)
             node_atoms.append(coherent_subset(points, mu_node, sigma_v, kernel, budget))
         if not node_atoms:
             raise ValueError("ref: no node has a point, so there is nothing to build a dictionary from")
         if sigma is None:
-            sigma = float(np.median(node_widths(ref, kernel)))
+            sigma = float(np.median(widths or [1.0]))
         turns = max(len(a) for a in node_atoms)
         union = np.concatenate([np.stack([a[i] for a in node_atoms if len(a) > i]) for i in range(turns)])
         return cls(coherent_subset(union, mu_graph, sigma, kernel, budget), sigma, kernel)

@@ -56,32 +56,29 @@ def as_points(x: ArrayLike, what: str = "x") -> Array:
     return points
 
 
-def median_distance(x: ArrayLike, kernel: str = "gaussian", max_points: int = 1000) -> float:
+def median_distance(x: ArrayLike, kernel: str = "gaussian", default: float = 1.0,
+                    max_points: int = 1000) -> float:  # fmt: skip
     """Median pairwise distance of the points x (n, d): the usual width of the kernel.
 
-    Distances of zero (duplicated points) do not count; constant data give 1.0, the only
-    choice that does not divide by zero. More than ``max_points`` points are thinned evenly.
+    Distances of zero (duplicated points) do not count; ``default`` is the answer where no other are: 1.0
+    does not divide by zero. More than ``max_points`` points are thinned evenly.
     """
-    return _median_distance(as_points(x), kernel, max_points) or 1.0
-
-
-def node_widths(windows: Sequence[Array], kernel: str = "gaussian", max_points: int = 1000) -> list[float]:
-    """Median distances of the nodes that have one; nodes without two different points have none.
-
-    [1.0] if no node has: a network is as wide as its nodes that tell, and never divides by zero.
-    """
-    widths = [_median_distance(x, kernel, max_points) for x in windows]
-    return [width for width in widths if width] or [1.0]
-
-
-def _median_distance(points: Array, kernel: str, max_points: int) -> float:
-    """Median distance, or 0.0 if there is none."""
+    points = as_points(x)
     if len(points) > max_points:
         points = points[np.linspace(0, len(points) - 1, max_points).astype(np.intp)]
     largest = float(np.abs(points).max()) if len(points) > 1 else 0.0
     if largest == 0.0:
-        return 0.0
+        return default
     distances = pdist(points / largest, _METRIC[kernel])  # scaled: 1e300 must not overflow
     distances = distances[distances > 0.0]
     width = float(np.median(distances)) * largest if distances.size else 0.0
-    return width if np.isfinite(width) else 0.0
+    return width if np.isfinite(width) and width > 0.0 else default
+
+
+def node_widths(windows: Sequence[Array], kernel: str = "gaussian") -> list[float]:
+    """Median distances of the nodes that have one; nodes without two different points have none.
+
+    [1.0] if no node has: a network is as wide as its nodes that tell, and never divides by zero.
+    """
+    widths = [median_distance(x, kernel, default=0.0) for x in windows]
+    return [width for width in widths if width > 0.0] or [1.0]

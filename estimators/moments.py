@@ -84,12 +84,13 @@ def mapped(features: Callable[[Array], Array], windows: Sequence[Array], rows: i
     """Features of every node's window, in blocks of nodes of about ``rows`` points: fast and small."""
     first = 0
     while first < len(windows):
-        lengths = [len(windows[first])]
-        while first + len(lengths) < len(windows) and sum(lengths) < rows:
-            lengths.append(len(windows[first + len(lengths)]))
-        psi = features(np.concatenate(windows[first : first + len(lengths)]))
-        yield from np.split(psi, np.cumsum(lengths)[:-1])
-        first += len(lengths)
+        last, points = first, 0
+        while last < len(windows) and points < rows:
+            points += len(windows[last])
+            last += 1
+        block = windows[first:last]
+        yield from np.split(features(np.concatenate(block)), np.cumsum([len(x) for x in block])[:-1])
+        first = last
 
 
 def loss(A: Array, h: Array, theta: Array) -> Array:

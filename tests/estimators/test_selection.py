@@ -72,7 +72,7 @@ def test_blocks_of_nodes(network):
 
 
 def test_grids(network):
-    """Defaults are the document's grids: five widths, lam over the mean degree, POOL with lam = 1."""
+    """Defaults are the document's grids and one lam more: five widths, POOL with lam = 1."""
     widths = width_grid(network.ref)
     chosen = Grulsif.select(*network).selection_.rows
     pooled = Pool.select(*network).selection_.rows
@@ -80,9 +80,9 @@ def test_grids(network):
     assert len(widths) == 5
     assert widths[1] == pytest.approx((widths[0] + widths[2]) / 2.0)
     assert widths[3] == pytest.approx((widths[2] + widths[4]) / 2.0)
-    assert len(chosen) == 5 * 5 * 4
+    assert len(chosen) == 5 * 6 * 4
     mean_degree = network.W.sum() / 8.0
-    np.testing.assert_allclose(np.unique(chosen[:, 1]) * mean_degree, [1e-3, 1e-2, 0.1, 1.0, 10.0])
+    np.testing.assert_allclose(np.unique(chosen[:, 1]) * mean_degree, [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0])
     np.testing.assert_array_equal(np.unique(pooled[:, 1]), 1.0)
     np.testing.assert_array_equal(np.unique(pooled[:, 2]), [1e-5, 1e-3, 0.1, 1.0])
 
