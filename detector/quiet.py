@@ -31,13 +31,33 @@ BLOCK_VALUES = 4_000_000  # learnt at once: bounds the memory of learning
 class PreprocessSettings:
     """0 and None switch a step off."""
 
-    seasonal: float | None = None  # period in seconds
-    seasonal_bins: int = 48
-    difference: int | str = 0  # lag in samples, or "auto"
-    whiten: int | str = 0  # order, "aic" (chosen per node and component), or "auto"
-    max_order: int = 8  # for "aic" and "auto"
-    embed: int = 1  # vectors put together; 1 is none
-    clip: float = 20.0  # robust standard deviations
+    seasonal: float | None = field(
+        default=None,
+        metadata={
+            "help": "Period of a profile that is learnt and taken off, for example 24h; null: none.",
+            "unit": "s",
+        },
+    )
+    seasonal_bins: int = field(default=48, metadata={"help": "Steps of the seasonal profile."})
+    difference: int | str = field(
+        default=0,
+        metadata={
+            "help": "Differences at this lag in samples instead of values; 0: none; auto: lag 1 where the "
+            "level wanders.",
+        },
+    )
+    whiten: int | str = field(
+        default=0,
+        metadata={
+            "help": "Order of the autoregression that is taken off; 0: none; aic: chosen per node and "
+            "component; auto: aic where samples are correlated.",
+        },
+    )
+    max_order: int = field(default=8, metadata={"help": "Largest order for aic and auto."})
+    embed: int = field(default=1, metadata={"help": "Samples of a node put together to one vector; 1: none."})
+    clip: float = field(
+        default=20.0, metadata={"help": "Values beyond so many robust standard deviations are cut."}
+    )
 
     def __post_init__(self) -> None:
         if self.seasonal is not None and not 0.0 < self.seasonal < math.inf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,19 +15,66 @@ NO_NODES.flags.writeable = False  # shared by all ticks
 
 @dataclass(frozen=True)
 class AlignSettings:
-    """Seconds, unless it says samples. None is replaced by the default in the comment."""
+    """Seconds, unless it says samples. ``help`` is what people read, "unit": "s" marks a duration."""
 
-    step: float = 1.0
-    origin: float = 0.0
-    lateness: float | None = None  # 2 steps
-    max_gap: float | None = None  # 60 steps
-    silent_after: float | None = None  # 60 steps
-    max_ahead: float | None = None  # an hour, but at least 100 steps
-    confirm: int = 5  # samples that must agree, at least, before a time beyond max_ahead is believed
-    stuck_after: int = 60  # samples
-    missing: str = "hold"  # or "drop"
-    max_hold: int = 5  # samples
-    max_waiting: int = 1_000_000  # samples
+    step: float = field(
+        default=1.0,
+        metadata={
+            "help": "Length of a tick, the grid on which samples of all nodes meet; about the time between "
+            "two samples of a node.",
+            "unit": "s",
+        },
+    )
+    origin: float = field(default=0.0, metadata={"help": "A time at which a tick begins, in unix seconds."})
+    lateness: float | None = field(
+        default=None,
+        metadata={"help": "How long a tick waits for samples that come late; null: 2 steps.", "unit": "s"},
+    )
+    max_gap: float | None = field(
+        default=None,
+        metadata={
+            "help": "A pause of a node longer than this restarts its windows instead of mixing what was "
+            "before and after; null: 60 steps.",
+            "unit": "s",
+        },
+    )
+    silent_after: float | None = field(
+        default=None,
+        metadata={
+            "help": "Without a sample for so long a node counts as silent; null: 60 steps.",
+            "unit": "s",
+        },
+    )
+    max_ahead: float | None = field(
+        default=None,
+        metadata={
+            "help": "A time further ahead of the stream is not believed at once; null: an hour, but at least "
+            "100 steps.",
+            "unit": "s",
+        },
+    )
+    confirm: int = field(
+        default=5,
+        metadata={"help": "Samples that must agree, at least, before a time beyond max_ahead is believed."},
+    )
+    stuck_after: int = field(
+        default=60,
+        metadata={"help": "Equal samples in a row, after which a node that used to move counts as stuck."},
+    )
+    missing: str = field(
+        default="hold",
+        metadata={
+            "help": "What to do with a sample that lacks a component: hold the last value of that component, "
+            "or drop the sample.",
+        },
+    )
+    max_hold: int = field(
+        default=5, metadata={"help": "Samples in a row over which a missing component may be held."}
+    )
+    max_waiting: int = field(
+        default=1_000_000,
+        metadata={"help": "Samples that may wait for their tick; beyond it the oldest tick is closed early."},
+    )
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.step) and self.step >= 1e-6):

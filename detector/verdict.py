@@ -42,20 +42,59 @@ class Verdict:
 class IncidentSettings:
     """The keys of `incidents:` in config.yaml. Ticks count verdicts; times are in the stream's own time."""
 
-    min_nodes: int = 1  # nodes alarmed by themselves before opening; 1: pooled evidence is enough
-    confirm: int = 1  # ticks a node must stay hot before it opens an incident
-    join_after: int = 1  # ticks a node must be judged a member before it joins
-    clear_after: int = 25  # ticks all nodes must be cool before the incident is cleared
-    cool_down: float = 60.0  # time after an end during which its nodes alone open nothing
-    update_every: float = 60.0  # least time between updates, unless the severity rises
-    hold_for: float | None = 86400.0  # time without a new node until the policy ends what still fires
-    after_hold: Literal["accept", "release"] = "accept"
-    keep: int = 100  # ended incidents remembered, for labels
+    min_nodes: int = field(
+        default=1,
+        metadata={
+            "help": "Nodes alarmed by themselves before an incident opens; 1: evidence pooled over "
+            "neighbours is enough.",
+        },
+    )
+    confirm: int = field(
+        default=1, metadata={"help": "Ticks a node must stay hot before it opens an incident."}
+    )
+    join_after: int = field(
+        default=1, metadata={"help": "Ticks a node must be judged a member before it joins an incident."}
+    )
+    clear_after: int = field(
+        default=25, metadata={"help": "Ticks all nodes must be cool before an incident is cleared."}
+    )
+    cool_down: float = field(
+        default=60.0,
+        metadata={"help": "Time after an end during which its nodes alone open no incident.", "unit": "s"},
+    )
+    update_every: float = field(
+        default=60.0,
+        metadata={
+            "help": "Least time between two updates of an incident, unless its severity rises.",
+            "unit": "s",
+        },
+    )
+    hold_for: float | None = field(
+        default=86400.0,
+        metadata={
+            "help": "Time without a new node, after which after_hold ends an incident that still fires; "
+            "null: never.",
+            "unit": "s",
+        },
+    )
+    after_hold: Literal["accept", "release"] = field(
+        default="accept",
+        metadata={"help": "accept what is seen as the new normal, or release the nodes without learning it."},
+    )
+    keep: int = field(default=100, metadata={"help": "Ended incidents remembered, for labels."})
     # A severity is reached by strength (statistic over threshold) or by extent (number of nodes alarmed).
-    warning_excess: float = 1.5
-    warning_nodes: int = 3
-    critical_excess: float = 3.0
-    critical_nodes: int = 10
+    warning_excess: float = field(
+        default=1.5, metadata={"help": "Severity is warning from this ratio of statistic to threshold on."}
+    )
+    warning_nodes: int = field(
+        default=3, metadata={"help": "Severity is warning from so many alarmed nodes on."}
+    )
+    critical_excess: float = field(
+        default=3.0, metadata={"help": "Severity is critical from this ratio of statistic to threshold on."}
+    )
+    critical_nodes: int = field(
+        default=10, metadata={"help": "Severity is critical from so many alarmed nodes on."}
+    )
 
     def __post_init__(self) -> None:
         for name in ("min_nodes", "confirm", "join_after", "clear_after", "keep"):
