@@ -15,7 +15,7 @@ from estimators.features import Nystroem
 from estimators.graph import Graph
 from estimators.kernels import Array, as_points, kernel_named, node_widths
 from estimators.moments import Moments, loss, mapped
-from estimators.selection import GAMMAS, LAMBDAS, cross_validate, width_grid
+from estimators.selection import GAMMAS, LAMBDAS, POOL_GAMMAS, cross_validate, width_grid
 from estimators.solvers import SOLVERS, Problem
 
 
@@ -112,12 +112,13 @@ class Grulsif(Estimator):
 
     @classmethod
     def select(cls, ref: Samples, test: Samples, W: Any = None, *, sigmas: Sequence[float] | None = None,
-               lams: Sequence[float] | None = None, gammas: Sequence[float] = GAMMAS, folds: int = 5,
+               lams: Sequence[float] | None = None, gammas: Sequence[float] | None = None, folds: int = 5,
                seed: int = 0, progress: Progress | None = None, **params: Any) -> Self:  # fmt: skip
         """Algorithm 1: the (sigma, lam, gamma) with the lowest held-out loss (Eq. 42), then the fit with it.
 
-        Grids are those of App. B.1 unless given; ``params`` go to the constructor; ``selection_`` of the
-        result holds all scores. ``progress(done, total)`` is called after each (sigma, lam).
+        Grids are those of App. B.1, a little wider, unless given; ``params`` go to the constructor;
+        ``selection_`` of the result holds all scores. ``progress(done, total)`` is called after each
+        (sigma, lam).
         """
         trial = cls(**params)
         X, X_ = check_windows(ref, test)
@@ -127,6 +128,8 @@ class Grulsif(Estimator):
             sigmas = width_grid(X, trial.kernel)
         if lams is None:
             lams = [weight / graph.mean_degree for weight in LAMBDAS] if cls.needs_graph else [1.0]
+        if gammas is None:
+            gammas = GAMMAS if cls.needs_graph else POOL_GAMMAS
         table = cross_validate(
             X, X_, graph, dictionary, sigmas, lams, gammas, alpha=trial.alpha, centred=trial.centred,
             folds=folds, seed=seed, progress=progress,

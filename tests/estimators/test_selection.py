@@ -30,6 +30,7 @@ def test_split():
 def test_losses_are_those_of_algorithm_1(network, monkeypatch, centred):
     """The shared, batched, warm-started table equals fits of every fold and combination one by one."""
     monkeypatch.setattr(selection, "PATH_TOL", 1e-10)
+    monkeypatch.setattr(selection, "PATH_DTYPE", np.float64)
     graph, D = Graph.of(network.W), Dictionary.build(network.ref, network.test)
     sigmas, lams, gammas, folds = [1.0, 2.0], [1e-3, 0.1], [1e-3, 1.0], 3
     table = cross_validate(network.ref, network.test, graph, D, sigmas, lams, gammas, alpha=0.1,
@@ -55,6 +56,7 @@ def test_losses_are_those_of_algorithm_1(network, monkeypatch, centred):
 def test_large_networks_take_the_other_way(network, monkeypatch):
     """Beyond the size of the Fourier basis the table is the same, by another solver."""
     monkeypatch.setattr(selection, "PATH_TOL", 1e-10)
+    monkeypatch.setattr(selection, "PATH_DTYPE", np.float64)
     near = Grulsif.select(*network)
     monkeypatch.setattr(selection, "MAX_NODES", 1)
     far = Grulsif.select(*network)
@@ -72,7 +74,7 @@ def test_blocks_of_nodes(network):
 
 
 def test_grids(network):
-    """Defaults are the document's grids and one lam more: five widths, POOL with lam = 1."""
+    """Defaults are the document's grids, with one lam more, and two gammas more for POOL."""
     widths = width_grid(network.ref)
     chosen = Grulsif.select(*network).selection_.rows
     pooled = Pool.select(*network).selection_.rows
@@ -84,7 +86,7 @@ def test_grids(network):
     mean_degree = network.W.sum() / 8.0
     np.testing.assert_allclose(np.unique(chosen[:, 1]) * mean_degree, [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0])
     np.testing.assert_array_equal(np.unique(pooled[:, 1]), 1.0)
-    np.testing.assert_array_equal(np.unique(pooled[:, 2]), [1e-5, 1e-3, 0.1, 1.0])
+    np.testing.assert_array_equal(np.unique(pooled[:, 2]), [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0])
 
 
 def test_the_best_is_fitted(network):
