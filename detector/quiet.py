@@ -29,7 +29,7 @@ BLOCK_VALUES = 4_000_000  # learnt at once: bounds the memory of learning
 
 @dataclass(frozen=True)
 class PreprocessSettings:
-    """0 and None switch a step off."""
+    """How values become comparable: units of quiet spread. 0 and null switch a step off."""
 
     seasonal: float | None = field(
         default=None,

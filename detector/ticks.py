@@ -15,7 +15,7 @@ NO_NODES.flags.writeable = False  # shared by all ticks
 
 @dataclass(frozen=True)
 class AlignSettings:
-    """Seconds, unless it says samples. ``help`` is what people read, "unit": "s" marks a duration."""
+    """How samples of all nodes are put on one grid of ticks."""
 
     step: float = field(
         default=1.0,

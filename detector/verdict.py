@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class IncidentSettings:
-    """The keys of `incidents:` in config.yaml. Ticks count verdicts; times are in the stream's own time."""
+    """Life of an incident. Ticks count verdicts; times are in the stream's own time."""
 
     min_nodes: int = field(
         default=1,

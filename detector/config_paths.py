@@ -1,0 +1,73 @@
+"""Finding one's way: which model stands under a path of keys, and files seen from the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+import connectors
+from detector.config_groups import Group, group_model
+from detector.config_model import door_model
+from detector.yaml_guard import KeyPath
+
+
+def model_at(root: type[BaseModel], path: KeyPath, data: Any) -> type[BaseModel] | None:
+    """The model whose keys stand under that path; the data tell the type of a door."""
+    if not path:
+        return root
+    field = root.model_fields.get(str(path[0]))
+    if field is None:
+        return None
+    model: type[BaseModel] | None
+    if path[0] in ("sources", "sinks"):
+        model = _door_at(path, data)
+        path = path[1:]
+    elif any(isinstance(mark, Group) for mark in field.metadata):
+        model = group_model(field.annotation)  # type: ignore[arg-type]
+    else:
+        model = model_in(field.annotation)
+    for part in path[1:]:
+        if model is None or isinstance(part, int):
+            continue
+        below = model.model_fields.get(part)
+        model = model_in(below.annotation) if below is not None else None
+    return model
+
+
+def _door_at(path: KeyPath, data: Any) -> type[BaseModel] | None:
+    try:
+        kind = data[path[0]][path[1]]["type"]
+    except (KeyError, IndexError, TypeError):
+        return None
+    if path[0] == "sources":
+        return door_model("source", kind) if kind in connectors.SOURCES else None
+    return door_model("sink", kind) if kind in connectors.SINKS else None
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first model inside an annotation such as ``list[Change] | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for part in get_args(annotation) if (model := model_in(part)) is not None), None)
+
+
+def anchored(value: Any, folder: Path) -> Any:
+    """The same with relative paths seen from that folder."""
+    if isinstance(value, Path):
+        return value if value.is_absolute() else folder / value
+    if isinstance(value, BaseModel):
+        found = {name: getattr(value, name) for name in type(value).model_fields}
+        moved = {name: anchored(given, folder) for name, given in found.items()}
+        changed = {name: given for name, given in moved.items() if given is not found[name]}
+        return value.model_copy(update=changed) if changed else value
+    if isinstance(value, dict):
+        return _same_if_equal(value, {key: anchored(given, folder) for key, given in value.items()})
+    if isinstance(value, list):
+        return _same_if_equal(value, [anchored(given, folder) for given in value])
+    return value
+
+
+def _same_if_equal(before: Any, after: Any) -> Any:
+    return before if before == after else after
