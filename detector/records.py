@@ -1,0 +1,130 @@
+"""Records, labels and outbox in the database: what was said, said back by people, and still to be sent."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from detector.events import Event
+
+CHUNK = 500  # ids in one question: SQLite limits the number of parameters
+COLUMNS = "id, incident, event, time, body, crc"
+
+
+class Record(NamedTuple):
+    """One event as it is stored and sent."""
+
+    id: str
+    incident: str | None
+    event: str
+    time: float
+    body: bytes  # JSON
+
+    @classmethod
+    def of(cls, event: Event) -> Record:
+        return cls(event.id, event.incident, event.event, event.time, msgspec.json.encode(event))
+
+    def content(self) -> dict[str, Any]:
+        content: dict[str, Any] = msgspec.json.decode(self.body)
+        return content
+
+    def checksum(self) -> int:
+        return zlib.crc32(self.body, zlib.crc32(msgspec.json.encode([self.id, self.incident])))
+
+
+def unknown(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
+    """Those of the ids that no stored record has."""
+    missing = set(ids)
+    for begin in range(0, len(ids), CHUNK):
+        part = ids[begin : begin + CHUNK]
+        marks = ",".join("?" * len(part))
+        rows = connection.execute(f"SELECT id FROM record WHERE id IN ({marks})", list(part))
+        missing -= {row[0] for row in rows}
+    return missing
+
+
+def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Sequence[str]) -> None:
+    """Store new records, address them to the sinks, and keep labels for ever."""
+    for record in records:
+        added = connection.execute(
+            "INSERT OR IGNORE INTO record (id, incident, event, time, crc, body) VALUES (?,?,?,?,?,?)",
+            (record.id, record.incident, record.event, record.time, record.checksum(), record.body),
+        ).rowcount
+        if not added:
+            continue
+        connection.executemany(
+            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)", [(sink, record.id) for sink in sinks]
+        )
+        if record.event == "incident.labelled" and record.incident is not None:
+            connection.execute(
+                "INSERT INTO label (incident, time, crc, body) VALUES (?,?,?,?)",
+                (record.incident, record.time, record.checksum(), record.body),
+            )
+
+
+def delivered(connection: sqlite3.Connection, done: Iterable[tuple[str, str]]) -> None:
+    """Forget (sink, id) pairs."""
+    connection.executemany("DELETE FROM outbox WHERE sink = ? AND id = ?", list(done))
+
+
+def pending(connection: sqlite3.Connection, sink: str) -> list[Record]:
+    """What a sink has not taken yet, oldest first; a record that does not match its checksum is left out."""
+    rows = connection.execute(
+        "SELECT r.id, r.incident, r.event, r.time, r.body, r.crc FROM outbox o JOIN record r ON r.id = o.id "
+        "WHERE o.sink = ? ORDER BY r.number",
+        (sink,),
+    )
+    return _sound(rows)
+
+
+def prune(connection: sqlite3.Connection, keep: int) -> None:
+    """Forget the oldest records beyond `keep`, but none that is still to be sent or belongs to a label."""
+    connection.execute(
+        "DELETE FROM record WHERE number <= (SELECT max(number) FROM record) - ? "
+        "AND id NOT IN (SELECT id FROM outbox) "
+        "AND (incident IS NULL OR incident NOT IN (SELECT incident FROM label))",
+        (keep,),
+    )
+
+
+def latest(connection: sqlite3.Connection, limit: int, before: int | None = None) -> list[Record]:
+    """The last record of each incident, newest incident first."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM record WHERE number IN "
+        "(SELECT max(number) FROM record WHERE incident IS NOT NULL AND event LIKE 'incident.%' "
+        "GROUP BY incident) AND number < ? ORDER BY number DESC LIMIT ?",
+        (before or 2**62, limit),
+    )
+    return _sound(rows)
+
+
+def of_incident(connection: sqlite3.Connection, incident: str) -> list[Record]:
+    """All stored records of one incident, in order."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM record WHERE incident = ? ORDER BY number",
+        (incident,),
+    )
+    return _sound(rows)
+
+
+def after(connection: sqlite3.Connection, id: str, limit: int) -> list[Record]:
+    """The records stored after the one with that id; none if it is not known."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM record "
+        "WHERE number > (SELECT number FROM record WHERE id = ?) ORDER BY number LIMIT ?",
+        (id, limit),
+    )
+    return _sound(rows)
+
+
+def everything(connection: sqlite3.Connection) -> list[Record]:
+    return _sound(connection.execute(f"SELECT {COLUMNS} FROM record ORDER BY number"))
+
+
+def _sound(rows: Iterable[tuple[Any, ...]]) -> list[Record]:
+    found = ((Record(*row[:5]), row[5]) for row in rows)
+    return [record for record, crc in found if record.checksum() == crc]

@@ -1,0 +1,108 @@
+"""Looking into a state folder from outside, without disturbing the daemon that owns it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from detector import records
+from detector.database import (
+    FILE,
+    VERSION,
+    StateRefused,
+    StateUnavailable,
+    damaged_files,
+    translated,
+)
+from detector.journal import Damaged
+from detector.snapshot import Snapshot, read_snapshot
+
+
+def inspect(folder: Path) -> dict[str, Any]:
+    """What a state folder holds, JSON-ready; a running daemon is not disturbed."""
+    with _reading(folder) as connection:
+
+        def ask(question: str) -> Any:
+            return connection.execute(question).fetchone()[0]
+
+        snapshots = [
+            {"seq": seq, "created": created, "age": time.time() - created, "pieces": pieces, "bytes": size}
+            for seq, created, pieces, size in connection.execute(
+                "SELECT seq, created, pieces, (SELECT ifnull(sum(length(body)), 0) FROM snapshot_piece p "
+                "WHERE p.seq = s.seq) FROM snapshot s ORDER BY seq DESC"
+            )
+        ]
+        newest = snapshots[0]["seq"] if snapshots else 0
+        return {
+            "path": str(folder / FILE),
+            "version": ask("PRAGMA user_version"),
+            "bytes": sum(path.stat().st_size for path in folder.glob(f"{FILE}*") if path.is_file()),
+            "sound": ask("PRAGMA quick_check(1)") == "ok",
+            "snapshots": snapshots,
+            "journal": {
+                "entries": ask(f"SELECT count(*) FROM journal WHERE seq > {newest}"),
+                "samples": ask(f"SELECT ifnull(sum(count), 0) FROM journal WHERE seq > {newest}"),
+                "bytes": ask(f"SELECT ifnull(sum(length(body)), 0) FROM journal WHERE seq > {newest}"),
+            },
+            "positions": _positions(connection),
+            "records": ask("SELECT count(*) FROM record"),
+            "incidents": ask("SELECT count(DISTINCT incident) FROM record WHERE incident IS NOT NULL"),
+            "labels": ask("SELECT count(*) FROM label"),
+            "outbox": dict(connection.execute("SELECT sink, count(*) FROM outbox GROUP BY sink").fetchall()),
+            "damaged_files": damaged_files(folder),
+        }
+
+
+def export(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every stored record, oldest first, then every label that people gave; for files and later learning."""
+    with _reading(folder) as connection:
+        for record in records.everything(connection):
+            yield {"kind": "record", **record.content()}
+        for incident, moment, body in connection.execute(
+            "SELECT incident, time, body FROM label ORDER BY number"
+        ):
+            yield {"kind": "label", "incident": incident, "time": moment, "record": msgspec.json.decode(body)}
+
+
+def load_snapshot(folder: Path) -> Snapshot | None:
+    """The newest sound snapshot of a folder, read only: for tools that look into a state."""
+    with _reading(folder) as connection:
+        for (seq,) in connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall():
+            with contextlib.suppress(Damaged, msgspec.MsgspecError):
+                return read_snapshot(connection, seq)
+    return None
+
+
+def _positions(connection: sqlite3.Connection) -> dict[str, Any]:
+    row = connection.execute("SELECT positions FROM snapshot ORDER BY seq DESC LIMIT 1").fetchone()
+    positions: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
+    for source, position in connection.execute(
+        "SELECT source, position FROM journal WHERE source IS NOT NULL ORDER BY seq"
+    ):
+        positions[source] = msgspec.json.decode(position)
+    return positions
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    path = folder / FILE
+    if not path.exists():
+        raise StateUnavailable(f"there is no state in {folder}")
+    with (
+        translated(path),
+        contextlib.closing(sqlite3.connect(_uri(path), uri=True)) as connection,
+    ):
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise StateRefused(f"{path} has version {version}, this detector knows {VERSION}")
+        yield connection
+
+
+def _uri(path: Path) -> str:
+    return f"{path.absolute().as_uri()}?mode=ro"
