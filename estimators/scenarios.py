@@ -162,7 +162,10 @@ class Scenario:
         return _ratio(self.group(v), x, alpha)
 
     def divergence(self, v: int, alpha: float = 0.1) -> float:
-        """PE(p_v^alpha || q_v) = 1/2 E_{p^alpha} (r - 1)^2, by quadrature to about 1e-6."""
+        """PE(p_v^alpha || q_v) = 1/2 E_{p^alpha} (r - 1)^2, by quadrature to about 1e-6.
+
+        Infinite for alpha = 0 where the tails of q are too heavy for those of p.
+        """
         return _divergences(self.group(v), alpha)[0]
 
     def kl(self, v: int) -> float:
@@ -199,6 +202,11 @@ def _divergences(group: Group, alpha: float) -> tuple[float, float]:
     """
     if group.kind == UNCHANGED:
         return 0.0, 0.0
+    if alpha == 0.0 and isinstance(group.p, Normal) and isinstance(group.q, Normal):
+        # q^2 / p decays only in the directions in which 2 / var_q > 1 / var_p.
+        decay = 2.0 * np.linalg.inv(group.q.cov) - np.linalg.inv(group.p.cov)
+        if np.linalg.eigvalsh(decay)[0] <= 0.0:
+            return np.inf, _divergences(group, 0.5)[1]
     (p_low, p_high), (q_low, q_high) = group.p.box(), group.q.box()
     low, high = np.minimum(p_low, q_low), np.maximum(p_high, q_high)
     per_axis = {1: 20_000, 2: 800, 3: 120}[len(low)]

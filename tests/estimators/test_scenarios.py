@@ -107,6 +107,16 @@ def test_closed_forms():
     assert paired.kl(lost) == pytest.approx(0.5 * (2 / 0.36 - 2 + np.log(0.36)), abs=1e-6)
 
 
+def test_infinite_divergence():
+    """The plain ratio of a lost correlation has no finite divergence; the relative one has."""
+    paired = scenario("Ib")
+    lost = int(paired.groups[1].nodes[0])
+
+    assert paired.divergence(lost, 0.0) == np.inf
+    assert paired.divergence(lost, 0.01) < 100.0
+    assert paired.divergence(99, 0.0) == pytest.approx((np.exp(2.0) - 1.0) / 2.0, rel=1e-6)
+
+
 def test_error(truth):
     """The exact ratio has error zero; a constant ratio of one has twice the divergence."""
     exact = truth.error(truth.ratio, n=500)
