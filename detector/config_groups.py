@@ -128,7 +128,7 @@ def _model_type(hint: Any, is_duration: bool) -> Any:
     return _BUDGET if hint is Budget else hint
 
 
-def _budget(value: Any) -> Budget:
+def parse_budget(value: Any) -> Budget:
     if isinstance(value, Budget):
         return value
     if not isinstance(value, str):
@@ -141,7 +141,7 @@ def _budget(value: Any) -> Budget:
 
 _BUDGET = Annotated[
     Any,
-    PlainValidator(_budget),
+    PlainValidator(parse_budget),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "examples": ["1 per 30d", "1 per 10000 ticks"]}),
 ]

@@ -28,8 +28,8 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None,
-          "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}  # fmt: skip
+_WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "True": True,
+          "TRUE": True, "false": False, "False": False, "FALSE": False}  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -178,12 +178,19 @@ def _scalar(event: Any) -> Any:
     text: str = event.value
     if not event.implicit[0]:  # quoted, or a block: a text
         return text
+    if len(text) > MAX_DIGITS and _INTEGER.fullmatch(text):
+        raise YamlRefused(f"a number of more than {MAX_DIGITS} digits", _place(event.start_mark))
+    return plain_scalar(text)
+
+
+def plain_scalar(text: str) -> Any:
+    """What a text without quotes means."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text) or _BASED.fullmatch(text):
-        if len(text) > MAX_DIGITS:
-            raise YamlRefused(f"a number of more than {MAX_DIGITS} digits", _place(event.start_mark))
-        return int(text, 0) if _BASED.fullmatch(text) else int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    if _INTEGER.fullmatch(text):
+        return int(text)
     if _FLOAT.fullmatch(text):
         return float(text)
     special = _SPECIAL.fullmatch(text)
