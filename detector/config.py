@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError
 
 import connectors
 from connectors import Sink, Source
 from connectors.base import Settings as Model
+from connectors.stdio import StdoutSink
 from detector.config_errors import ConfigError, Problem, dotted, problems_of
 from detector.config_graph import build_network, node_names, simulated
 from detector.config_groups import Group
 from detector.config_model import Doors, GraphConfig
 from detector.config_paths import anchored
-from detector.network import Network
+from detector.pretty import PrettyStdout, is_terminal
 from detector.quiet import PreprocessSettings
 from detector.service_settings import HttpSettings, StateSettings
 from detector.settings import AlarmSettings, EstimatorSettings, Settings, WindowSettings
 from detector.ticks import AlignSettings
 from detector.verdict import IncidentSettings
 from detector.yaml_guard import Document, KeyPath, YamlRefused, parse_yaml, read_yaml
+
+if TYPE_CHECKING:
+    from detector.network import Network
 
 __all__ = ["Config", "ConfigError", "Problem"]
 
@@ -187,8 +191,14 @@ class Config(Model):
         return {name: connectors.source(_type(given))(given) for name, given in self.sources.items()}
 
     def sink_objects(self) -> dict[str, Sink]:
-        """The sinks by name; connected to nothing yet."""
-        return {name: connectors.sink(_type(given))(given) for name, given in self.sinks.items()}
+        """The sinks by name; connected to nothing yet. A terminal gets readable lines."""
+        sinks: dict[str, Sink] = {}
+        for name, given in self.sinks.items():
+            kind = connectors.sink(_type(given))
+            if kind is StdoutSink and is_terminal(getattr(given, "descriptor", 1)):
+                kind = PrettyStdout
+            sinks[name] = kind(given)
+        return sinks
 
 
 def _type(door: Any) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from connectors.mapping import MAX_NODE_LENGTH, valid_node
 from connectors.simulate import SimulateSource
 from detector.config_model import GraphConfig
-from detector.network import Network
+
+if TYPE_CHECKING:
+    from detector.network import Network
 
 MAX_NODES = 1_000_000
 
@@ -25,6 +27,8 @@ def simulated(sources: Mapping[str, Any]) -> SimulateSource.Config:
 
 def build_network(graph: GraphConfig, sources: Mapping[str, Any]) -> Network | None:
     """The network; None where it is still to be learnt from the data."""
+    from detector.network import Network  # slow to load, and most commands do without
+
     names = node_names(graph)
     if graph.simulate:
         source = SimulateSource(simulated(sources))

@@ -1,0 +1,70 @@
+"""The command line: `detector COMMAND`. Exit codes: 0 fine, 1 failed, 2 usage, 69 something is not
+available, 74 input or output, 78 configuration."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+import click
+
+from detector.commands.base import failure_of
+from detector.commands.check import check, init, schema
+from detector.commands.doors import send_test_alert
+from detector.commands.graph import graph
+from detector.commands.incidents import explain, incidents, status
+from detector.commands.learn import learn
+from detector.commands.replay import replay
+from detector.commands.run import run
+from detector.commands.state import state
+
+PROGRAM = "detector"
+
+
+class Commands(click.Group):
+    """A group whose commands end with one clear line instead of a traceback."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if context.params.get("debug"):
+                raise
+            raise failure_of(error) from None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(metadata.version(PROGRAM), prog_name=PROGRAM)
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+def cli(debug: bool) -> None:
+    """Find changes in the signals of a sensor network: one incident per event, a promised rate of false ones.
+
+    Start with `detector init`, or try the embedded demonstration with `detector run` and an untouched
+    configuration.
+    """
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    For example, in ~/.bashrc: eval "$(detector completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
+
+
+for command in (run, check, init, learn, replay, status, incidents, explain, send_test_alert, state, graph,
+                schema, completion):  # fmt: skip
+    cli.add_command(command)
+cli.add_command(learn, "calibrate")
+
+
+def main() -> None:
+    cli(prog_name=PROGRAM)

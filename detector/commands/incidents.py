@@ -1,0 +1,202 @@
+"""`detector status`, `incidents`, `explain`: what the daemon sees, and what people say back to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from detector.commands.base import UNAVAILABLE, Failure, config_option, json_option, load_config
+from detector.commands.client import Daemon, NotRunning, incident_path
+from detector.commands.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from detector.config import Config
+
+Record = dict[str, Any]
+DONE = {"accept": "accepted", "clear": "cleared", "label": "labelled"}
+
+
+@click.command()
+@config_option
+@json_option
+def status(config_path: Path, as_json: bool) -> None:
+    """Ask the running daemon how it is. Exit code 69 if it is not ready, or not there."""
+    daemon = Daemon(load_config(config_path))
+    ready: Record = daemon.get("/readyz")
+    open_ones = [record for record in _listed(daemon.get("/api/incidents")) if not record.get("resolution")]
+    if as_json:
+        print_json({**ready, "incidents": open_ones})
+    else:
+        print_table(["part", "state", "about"], _parts(ready), f"detector at {daemon.address}")
+        _print_incidents(open_ones)
+    if ready.get("ready") is False or ready.get("status") not in (None, "ready", "ok"):
+        raise Failure("the daemon is not ready", UNAVAILABLE)
+
+
+def _parts(ready: Record) -> list[list[Any]]:
+    """One line per part of the answer, however deep it is."""
+    rows: list[list[Any]] = []
+    for name, value in ready.items():
+        if not isinstance(value, dict):
+            rows.append([name, _word(value), ""])
+            continue
+        for part, facts in value.items():
+            if isinstance(facts, dict):
+                state = facts.get("state", facts.get("status", facts.get("ok", "")))
+                rest = {key: fact for key, fact in facts.items() if key not in ("state", "status", "ok")}
+                about = ", ".join(
+                    f"{key} {_word(f)}" for key, f in rest.items() if f not in (None, "", [], {})
+                )
+                rows.append([f"{name}.{part}", _word(state), about])
+            else:
+                rows.append([f"{name}.{part}", _word(facts), ""])
+    return rows
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@click.group()
+def incidents() -> None:
+    """List incidents, and tell the daemon what you know about them."""
+
+
+@incidents.command("list")
+@config_option
+@click.option("--all", "everything", is_flag=True, help="Ended ones, too.")
+@json_option
+def list_(config_path: Path, everything: bool, as_json: bool) -> None:
+    """List the open incidents, newest first."""
+    found = [r for r in _latest(load_config(config_path)) if everything or not r.get("resolution")]
+    if as_json:
+        print_json(found)
+    else:
+        _print_incidents(found)
+
+
+@incidents.command()
+@click.argument("incident")
+@config_option
+@json_option
+def show(incident: str, config_path: Path, as_json: bool) -> None:
+    """Show one incident and its nodes; with --json all its records."""
+    records = _records(load_config(config_path), incident)
+    if as_json:
+        print_json(records)
+        return
+    _print_incidents(records[-1:])
+    nodes = records[-1].get("nodes") or ()
+    rows = [[node["name"], node["state"], node.get("statistic"), node.get("peak")] for node in nodes]
+    print_table(["node", "state", "statistic", "peak"], rows, "nodes")
+
+
+@click.command()
+@click.argument("incident")
+@config_option
+@json_option
+def explain(incident: str, config_path: Path, as_json: bool) -> None:
+    """Tell why an incident was raised: nodes, onset, evidence against threshold, how values changed."""
+    records = _records(load_config(config_path), incident)
+    if as_json:
+        print_json(records[-1])
+        return
+    from detector.pretty import story
+
+    click.echo(story(records))
+
+
+@incidents.command()
+@click.argument("incident")
+@config_option
+def accept(incident: str, config_path: Path) -> None:
+    """This is the new normal: learn it, and end the incident."""
+    _tell(config_path, incident, "accept", {})
+
+
+@incidents.command()
+@click.argument("incident")
+@config_option
+def clear(incident: str, config_path: Path) -> None:
+    """It is over: end the incident, learn nothing from it."""
+    _tell(config_path, incident, "clear", {})
+
+
+@incidents.command()
+@click.argument("incident")
+@click.option("--alarm", type=click.Choice(["true", "false"]), help="Whether there really was an event.")
+@click.option("--type", "kind", help="What kind of event it was, in your own words.")
+@click.option("--node", "nodes", multiple=True, help="A node that was really concerned; may be repeated.")
+@click.option("--note", help="Anything else.")
+@config_option
+def label(
+    incident: str, alarm: str | None, kind: str | None, nodes: tuple[str, ...], note: str | None,
+    config_path: Path,
+) -> None:  # fmt: skip
+    """Note what you know about an incident; labels are kept for ever."""
+    said = {"alarm": alarm, "type": kind, "nodes": list(nodes) or None, "note": note}
+    given = {key: value for key, value in said.items() if value is not None}
+    if not given:
+        raise click.UsageError("give at least one of --alarm, --type, --node, --note")
+    _tell(config_path, incident, "label", given)
+
+
+def _tell(config_path: Path, incident: str, action: str, body: Record) -> None:
+    Daemon(load_config(config_path)).post(incident_path(incident, action), body)
+    click.echo(f"{incident}: {DONE[action]}")
+
+
+def _latest(config: Config) -> list[Record]:
+    """The last record of every incident, newest first: from the daemon, else from its database."""
+    try:
+        return _listed(Daemon(config).get("/api/incidents"))
+    except NotRunning:
+        latest: dict[str, Record] = {}
+        for record in _stored(config):
+            latest.pop(record["incident"], None)
+            latest[record["incident"]] = record
+        return list(latest.values())[::-1]
+
+
+def _records(config: Config, incident: str) -> list[Record]:
+    """All records of an incident, oldest first."""
+    try:
+        found = _listed(Daemon(config).get(incident_path(incident)))
+    except NotRunning:
+        found = [record for record in _stored(config) if record["incident"] == incident]
+    if not found:
+        raise Failure(f"there is no incident {incident!r}; `detector incidents list --all` names them")
+    return found
+
+
+def _stored(config: Config) -> list[Record]:
+    from detector.state_view import export
+
+    records = [record for record in export(config.state.folder()) if record.pop("kind") == "record"]
+    return [record for record in records if str(record["event"]).startswith("incident.")]
+
+
+def _listed(answer: Any) -> list[Record]:
+    """Records from any of the forms an answer may have."""
+    if isinstance(answer, dict):
+        answer = answer.get("incidents", answer.get("records", [answer]))
+    return list(answer)
+
+
+def _print_incidents(records: list[Record]) -> None:
+    from detector.events import clock
+
+    if not records:
+        click.echo("no incidents")
+        return
+    rows = []
+    for record in records:
+        opened = record.get("opened")
+        since = "" if opened is None else clock(float(opened), 0.0)
+        state, nodes = record.get("resolution") or "open", len(record.get("nodes") or ())
+        rows.append([record["incident"], state, record["severity"], since, nodes, record["summary"]])
+    print_table(["incident", "state", "severity", "opened", "nodes", "summary"], rows, "incidents")

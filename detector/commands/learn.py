@@ -1,0 +1,124 @@
+"""`detector learn` (also `calibrate`): what quiet looks like, from a recording."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from detector.commands.base import config_option, json_option, load_config
+from detector.commands.output import print_json, progress_bar
+
+if TYPE_CHECKING:
+    from detector.config import Config
+    from detector.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@config_option
+@click.option("--from", "begin", metavar="TIME", help="Use samples from this time on (ISO 8601 or a number).")
+@click.option("--until", metavar="TIME", help="Use samples before this time.")
+@click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
+@click.option("--dry-run", is_flag=True, help="Print the report, save nothing.")
+@click.option("--force", is_flag=True, help="Replace a state that is there.")
+@json_option
+def learn(
+    file: Path, config_path: Path, begin: str | None, until: str | None, source: str | None, dry_run: bool,
+    force: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Learn thresholds from FILE, a quiet recording, and save them for `detector run`.
+
+    FILE holds JSON lines, long CSV (time, node, values) or wide CSV (time, one column per node, or
+    node.component). The report says what was promised, how it held on data not used, and how fast changes of
+    each size will be found. Also called `calibrate`.
+    """
+    config = load_config(config_path)
+    pipeline = new_pipeline(config)
+    with progress_bar("reading") as progress:
+        X, times = history(config, pipeline, file, source, as_time(begin), as_time(until), progress)
+        report = pipeline.learn(X, times, progress)
+    if not dry_run:
+        save(config, pipeline, force)
+    if as_json:
+        print_json(report.record())
+    else:
+        click.echo(report.text())
+    if not dry_run:
+        click.echo(f"saved in {config.state.folder()}: `detector run` goes on from it", err=True)
+
+
+def new_pipeline(config: Config, settings: Any = None) -> Pipeline:
+    """A pipeline with nothing learnt yet."""
+    from detector.pipeline import Pipeline
+
+    return Pipeline(
+        config.network(), config.dim, settings or config.settings(), names=config.names(),
+        components=config.components,
+    )  # fmt: skip
+
+
+def decode_of(config: Config, source: str | None) -> Any:
+    """The decode settings of a source of the configuration; None: told by the file itself."""
+    if source is None:
+        return None
+    given = config.sources.get(source)
+    decode = getattr(given, "decode", None)
+    if decode is None:
+        able = [name for name, one in config.sources.items() if getattr(one, "decode", None) is not None]
+        raise click.BadParameter(
+            f"{source!r} is none of the sources that decode: {', '.join(able) or 'none'}"
+        )
+    return decode
+
+
+def history(
+    config: Config, pipeline: Pipeline, file: Path, source: str | None, begin: float | None,
+    until: float | None, progress: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The samples of a recording between two times, on the grid of ticks."""
+    from detector.recordings import gather, on_grid, read_recording
+
+    parts = read_recording(file, dim=config.dim, names=pipeline.names, components=config.components,
+                           decode=decode_of(config, source))  # fmt: skip
+    samples = [
+        sample for sample in gather(parts, progress)
+        if (begin is None or sample.time >= begin) and (until is None or sample.time < until)
+    ]  # fmt: skip
+    try:
+        return on_grid(samples, pipeline.names, config.dim, config.align.step, config.align.origin)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def as_time(text: str | None) -> float | None:
+    """Unix seconds from a number or from ISO 8601."""
+    if text is None:
+        return None
+    from connectors.mapping import Rejected, parse_time
+
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return parse_time(text, "iso8601")
+    except Rejected:
+        raise click.BadParameter(f"{text!r} is no time: write 2026-11-16T08:00:00Z or unix seconds") from None
+
+
+def save(config: Config, pipeline: Pipeline, force: bool) -> None:
+    """Put the calibrated state where `detector run` finds it."""
+    from detector.state import Bundle, Snapshot, Store
+
+    store = Store(config.state.folder(), config.state.history)
+    try:
+        if store.load() is not None and not force:
+            raise ValueError(f"{config.state.folder()} holds a state already; --force replaces it")
+        store.discard()
+        arrays, meta = pipeline.state()
+        store.commit(Bundle(snapshot=Snapshot(arrays, meta, created=time.time())))
+    finally:
+        store.close()

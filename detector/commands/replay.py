@@ -1,0 +1,138 @@
+"""`detector replay`: recorded data as fast as it goes, with the events that a live run would give."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from detector.commands.base import config_option, json_option, load_config, on_terminal
+from detector.commands.learn import as_time, decode_of, history, new_pipeline
+from detector.commands.output import progress_bar
+
+if TYPE_CHECKING:
+    from detector.config import Config
+    from detector.events import Event
+    from detector.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@config_option
+@click.option("--learn", "learn_samples", type=click.IntRange(min=200), metavar="N",
+              help="Learn from the first N samples of each node instead of alarm.learn.")  # fmt: skip
+@click.option("--until", metavar="TIME", help="Learn from all samples before this time.")
+@click.option("--from-state", is_flag=True, help="Start from what `detector learn` saved.")
+@click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
+@json_option
+def replay(
+    file: Path, config_path: Path, learn_samples: int | None, until: str | None, from_state: bool,
+    source: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run FILE through the detector and print what it would have said.
+
+    Nothing is sent and no state is touched. Lines for people on a terminal, JSON lines when piped.
+    """
+    if sum((learn_samples is not None, until is not None, from_state)) > 1:
+        raise click.UsageError("give at most one of --learn, --until, --from-state")
+    config = load_config(config_path)
+    show = Printer(as_json)
+    begun = time.monotonic()
+    counts: Counter[str] = Counter()
+    with progress_bar("replay") as progress:
+        pipeline = _prepared(config, file, source, learn_samples, as_time(until), from_state, progress)
+        pipeline.progress = progress
+        learnt_until = as_time(until)
+        from detector.recordings import read_recording
+
+        parts = read_recording(file, dim=config.dim, names=pipeline.names, components=config.components,
+                               decode=decode_of(config, source))  # fmt: skip
+        for part in parts:
+            samples = part.batch.samples
+            if learnt_until is not None:
+                samples = [sample for sample in samples if sample.time >= learnt_until]
+            counts["samples"] += part.batch.received
+            counts["refused"] += sum(part.batch.rejected.values())
+            show(pipeline.push(samples))
+            progress("replay" if pipeline.phase == "watching" else "learning", part.share)
+        show(pipeline.flush())
+    click.echo(_summary(pipeline, counts, show.seen, time.monotonic() - begun), err=True)
+
+
+def _prepared(
+    config: Config, file: Path, source: str | None, learn_samples: int | None, until: float | None,
+    from_state: bool, progress: Any,
+) -> Pipeline:  # fmt: skip
+    settings = config.settings()
+    if learn_samples is not None:
+        alarm = dataclasses.replace(settings.alarm, learn=learn_samples)
+        settings = dataclasses.replace(settings, alarm=alarm)
+    if from_state:
+        return restored(config)
+    pipeline = new_pipeline(config, settings)
+    if until is not None:
+        X, times = history(config, pipeline, file, source, None, until, progress)
+        pipeline.learn(X, times, progress)
+    return pipeline
+
+
+def restored(config: Config) -> Pipeline:
+    """The pipeline as it was saved last."""
+    from detector.pipeline import Pipeline
+    from detector.state_view import load_snapshot
+
+    folder = config.state.folder()
+    snapshot = load_snapshot(folder)
+    if snapshot is None:
+        raise ValueError(f"{folder} holds no saved state: run  detector learn FILE  first")
+    pipeline: Pipeline = Pipeline.from_state(
+        config.network(), config.dim, config.settings(), dict(snapshot.arrays), dict(snapshot.meta),
+        names=config.names(), components=config.components,
+    )  # fmt: skip
+    return pipeline
+
+
+class Printer:
+    """Events to standard output; counts their kinds."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.seen: Counter[str] = Counter()
+        self._pretty = on_terminal() and not as_json
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        from detector.pretty import line
+
+        for event in events:
+            self.seen[event.event] += 1
+            record = event.record()
+            click.echo(line(record) if self._pretty else json.dumps(record, ensure_ascii=False))
+        if events:
+            sys.stdout.flush()
+
+
+def _summary(pipeline: Pipeline, counts: Counter[str], seen: Counter[str], seconds: float) -> str:
+    taken = counts["samples"] - counts["refused"]
+    rate = taken / seconds if seconds > 0 else 0.0
+    refused = counts["refused"]
+    speed = f"{taken} samples, {pipeline.ticks} ticks in {seconds:.1f} s ({rate:,.0f} samples/s)"
+    lines = [f"{speed}; {refused} refused"]
+    usual = ("received", "accepted")
+    strange = {name: count for name, count in pipeline.counts.items() if count and name not in usual}
+    if strange:
+        lines.append("not used: " + ", ".join(f"{count} {name}" for name, count in strange.items()))
+    if pipeline.phase == "learning":
+        share, wanted = pipeline.progress_learning, pipeline.settings.alarm.learn
+        lines.append(
+            f"still learning: {share:.0%} of {wanted} samples per node; give --learn N or a longer file"
+        )
+    else:
+        opened, ended, left = seen["incident.opened"], seen["incident.resolved"], len(pipeline.incidents.open)
+        lines.append(f"incidents: {opened} opened, {ended} resolved, {left} open at the end")
+    return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""Records as lines that people read at a terminal; the same records as JSON everywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from connectors.stdio import StdoutSink
+from detector.events import clock
+
+COLOURS = {"critical": "red", "warning": "yellow", "info": "cyan"}
+WORDS = {
+    "incident.opened": "OPENED",
+    "incident.updated": "updated",
+    "incident.resolved": "RESOLVED",
+    "incident.labelled": "labelled",
+}
+MAX_NODES = 6  # named in a line
+
+
+def line(record: Mapping[str, Any], colour: bool = True) -> str:
+    """``14:05:10 UTC  OPENED  warning  20261116-ab12  n03, n04 (+3): mean up ...``"""
+    kind = str(record["event"])
+    time = float(record["time"])
+    parts = [f"{clock(time, time):<12}", f"{WORDS.get(kind, kind.partition('.')[2]):<10}"]
+    if record.get("incident") and kind.startswith("incident."):
+        word = record.get("resolution") if kind == "incident.resolved" else record["severity"]
+        parts += [f"{word or '':<9}", str(record["incident"])]
+    parts.append(str(record["summary"]))
+    text = printable("  ".join(parts))
+    if not colour:
+        return text
+    loud = kind in ("incident.opened", "incident.resolved")
+    shade = "green" if kind == "incident.resolved" else COLOURS.get(str(record["severity"]), "cyan")
+    if kind.startswith("incident."):
+        return click.style(text, fg=shade, bold=loud)
+    return click.style(
+        text, dim=record["severity"] == "info", fg=None if record["severity"] == "info" else shade
+    )
+
+
+def story(records: Sequence[Mapping[str, Any]]) -> str:
+    """One incident from its records, oldest first, told for people."""
+    last = records[-1]
+    now = float(last["time"])
+    lines = [f"incident {last['incident']}: {last['summary']}", ""]
+    state = f"resolved, {last['resolution']}" if last.get("resolution") else "open"
+    lines.append(f"  state      {state}; severity {last['severity']}")
+    if last.get("opened") is not None:
+        lines.append(f"  opened     {_moment(last['opened'], now)}")
+    if last.get("onset") is not None:
+        between = ""
+        if last.get("onset_earliest") is not None and last.get("onset_latest") is not None:
+            earliest, latest = clock(last["onset_earliest"], now), clock(last["onset_latest"], now)
+            between = f"  (95 %: {earliest} to {latest})"
+        lines.append(f"  began      about {_moment(last['onset'], now)}{between}")
+    if last.get("peak") is not None and last.get("threshold"):
+        ratio = float(last["peak"]) / float(last["threshold"])
+        lines.append(
+            f"  evidence   {last['peak']:g} against a threshold of {last['threshold']:g} ({ratio:.1f} times)"
+        )
+    for number, change in enumerate(last.get("description") or ()):
+        lines.append(f"  {'change' if number == 0 else '':<10} {change['text']}")
+    lines += ["", "  nodes"]
+    for node in last.get("nodes") or ():
+        how = "; ".join(change["text"] for change in node.get("change") or ())
+        since = clock(node["since"], now) if node.get("since") is not None else ""
+        peak = f"{node['peak']:g}" if node.get("peak") is not None else ""
+        lines.append(f"    {node['name']:<20} {node['state']:<10} {since:<14} {peak:<8} {how}".rstrip())
+    labels = last.get("labels")
+    if labels:
+        said = ", ".join(
+            f"{key} {value}" for key, value in labels.items() if value is not None and key != "time"
+        )
+        lines += ["", f"  label      {said}"]
+    lines += ["", "  history"]
+    lines += [f"    {line(record, colour=False)}" for record in records]
+    return "\n".join(map(printable, lines))
+
+
+def _moment(time: float, now: float) -> str:
+    return clock(float(time), now)
+
+
+def printable(text: str) -> str:
+    """Without control characters: names come from outside, and a terminal obeys them."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+class PrettyStdout(StdoutSink):
+    """Standard output where people look at it."""
+
+    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        text = "".join(line(record) + "\n" for record in records).encode()
+        await asyncio.to_thread(self._write, text)
+
+
+def is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
