@@ -1,6 +1,7 @@
 """Likelihood-ratio estimation on the document's scenarios (Sec. 6.1, Fig. 2-5): error, time, divergences.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/lre.py [--quick] [--results FILE] [--plots DIRECTORY]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/lre.py [--quick] [--first-seed N] [--methods NAME ...]
+                                                    [--results FILE] [--plots DIRECTORY]
 
 All estimators see the same samples, choose their hyper-parameters themselves, and are judged on 10,000
 fresh points per node (Eq. 44). ULSIF and KLIEP estimate the plain ratio (alpha = 0) and are judged on it.
@@ -13,6 +14,7 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,9 @@ def measure(name: str, n_nodes: int, n: int, seed: int, methods: tuple[str, ...]
     return rows
 
 
-def plan(quick: bool) -> list[dict[str, Any]]:
+def plan(quick: bool, first_seed: int) -> list[dict[str, Any]]:
     """All measurements: window lengths and scenarios, plain and centred target, sizes of the network."""
-    seeds, points = (range(1), 1000) if quick else (range(5), 10_000)
+    seeds, points = (range(1), 1000) if quick else (range(first_seed, first_seed + 5), 10_000)
     steps: list[dict[str, Any]] = []
     for methods in (("grulsif", "pool"), ("rulsif", "ulsif", "kliep")):
         for seed, name, n in itertools.product(seeds, SCENARIOS, (50,) if quick else (50, 100, 250)):
@@ -63,7 +65,7 @@ def plan(quick: bool) -> list[dict[str, Any]]:
     return steps
 
 
-def run(quick: bool, results: Path | None) -> list[dict[str, Any]]:
+def run(quick: bool, first_seed: int, methods: Sequence[str], results: Path | None) -> list[dict[str, Any]]:
     """Measure what the file of results does not hold yet, and add it there."""
     rows = (
         [json.loads(line) for line in results.read_text().splitlines()]
@@ -71,9 +73,9 @@ def run(quick: bool, results: Path | None) -> list[dict[str, Any]]:
         else []
     )
     done = {(r["scenario"], r["N"], r["n"], r["seed"], r.get("centred", False), r["method"]) for r in rows}
-    for step in plan(quick):
+    for step in plan(quick, first_seed):
         case = step["name"], step["n_nodes"], step["n"], step["seed"], step.get("centred", False)
-        step["methods"] = tuple(m for m in step["methods"] if (*case, m) not in done)
+        step["methods"] = tuple(m for m in step["methods"] if m in methods and (*case, m) not in done)
         found = measure(**step)
         rows += found
         if results:
@@ -88,42 +90,50 @@ def values(rows: list[dict[str, Any]], key: str, **wanted: Any) -> list[float]:
     return [r[key] for r in rows if all(r.get(k, False) == v for k, v in wanted.items())]
 
 
+def mean(figures: list[float]) -> float:
+    """Mean over the seeds; not a number where nothing was measured."""
+    return float(np.mean(figures)) if figures else np.nan
+
+
+def least(figures: list[float]) -> float:
+    """Smallest over the seeds."""
+    return min(figures, default=np.nan)
+
+
 def report(rows: list[dict[str, Any]]) -> None:
     """Print the tables."""
-    seeds = len({r["seed"] for r in rows})
+    three = ("grulsif", "pool", "rulsif")
+    cases = sorted({(SCENARIOS.index(r["scenario"]), r["n"]) for r in rows if r["N"] == 100})
+    named = [(SCENARIOS[i], n) for i, n in cases]
+
+    def cell(key: str, case: tuple[str, int], method: str, centred: bool = False) -> list[float]:
+        return values(rows, key, scenario=case[0], n=case[1], N=100, method=method, centred=centred)
+
     print(machine())
-    print(f"\nError (Eq. 44), 100 nodes, mean of {seeds} seeds")
-    cells = sorted({(SCENARIOS.index(r["scenario"]), r["n"]) for r in rows if r["N"] == 100})
-    named = [(SCENARIOS[i], n) for i, n in cells]
-    print(table(("scenario", "n", *NAMES), [
-        (s, n, *(float(np.mean(values(rows, "error", scenario=s, N=100, n=n, method=m))) for m in NAMES))
-        for s, n in named]))  # fmt: skip
+    print(f"\nError (Eq. 44), 100 nodes, mean of {len({r['seed'] for r in rows})} seeds")
+    print(table(("scenario", "n", *NAMES),
+                [(*case, *(mean(cell("error", case, m)) for m in NAMES)) for case in named]))  # fmt: skip
     print("\nThe same, smallest and largest over the seeds")
-    print(table(("scenario", "n", "grulsif", "pool", "rulsif"), [
-        (s, n, *(f"{min(e):.3g} - {max(e):.3g}" for m in ("grulsif", "pool", "rulsif")
-                 for e in [values(rows, "error", scenario=s, N=100, n=n, method=m)]))
-        for s, n in named]))  # fmt: skip
+    spans = [(*case, *(f"{least(e):.3g} - {max(e, default=np.nan):.3g}" for m in three
+                       for e in [cell("error", case, m)])) for case in named]  # fmt: skip
+    print(table(("scenario", "n", *three), spans))
     print("\nThe same for the median node")
-    print(table(("scenario", "n", *NAMES), [
-        (s, n, *(float(np.mean(values(rows, "median", scenario=s, N=100, n=n, method=m))) for m in NAMES))
-        for s, n in named]))  # fmt: skip
+    print(table(("scenario", "n", *NAMES),
+                [(*case, *(mean(cell("median", case, m)) for m in NAMES)) for case in named]))  # fmt: skip
     print("\nCPU seconds of selection and fit, 100 nodes, smallest over the seeds (wall in brackets)")
-    print(table(("scenario", "n", *NAMES), [
-        (s, n, *("{:.2f} ({:.2f})".format(*(min(values(rows, k, scenario=s, N=100, n=n, method=m))
-                                            for k in ("cpu", "wall"))) for m in NAMES))
-        for s, n in named]))  # fmt: skip
+    times = [(*case, *(f"{least(cell('cpu', case, m)):.2f} ({least(cell('wall', case, m)):.2f})"
+                       for m in NAMES)) for case in named]  # fmt: skip
+    print(table(("scenario", "n", *NAMES), times))
     print("\nPlain and centred target: error, mean over the seeds")
-    print(table(("scenario", "n", "grulsif", "grulsif centred", "pool", "pool centred"), [
-        (s, n, *(float(np.mean(values(rows, "error", scenario=s, N=100, n=n, method=m, centred=c)))
-                 for m in ("grulsif", "pool") for c in (False, True)))
-        for s, n in named if n == 50]))  # fmt: skip
+    targets = [(m, c) for m in ("grulsif", "pool") for c in (False, True)]
+    print(table(("scenario", "n", *(f"{m} centred" if c else m for m, c in targets)),
+                [(*case, *(mean(cell("error", case, m, c)) for m, c in targets))
+                 for case in named if case[1] == 50]))  # fmt: skip
     print("\nSynth.Ia, n = 50: error and CPU seconds against the size of the network")
-    sizes = sorted({r["N"] for r in rows})
-    methods = ("grulsif", "pool", "rulsif")
-    print(table(("N", *methods, *(f"{m} s" for m in methods)), [
-        (N, *(float(np.mean(values(rows, "error", scenario="Ia", N=N, n=50, method=m))) for m in methods),
-         *(min(values(rows, "cpu", scenario="Ia", N=N, n=50, method=m)) for m in methods))
-        for N in sizes]))  # fmt: skip
+    sizes = [(N, *(summary(values(rows, key, scenario="Ia", N=N, n=50, method=m))
+                   for key, summary in (("error", mean), ("cpu", least)) for m in three))
+             for N in sorted({r["N"] for r in rows})]  # fmt: skip
+    print(table(("N", *three, *(f"{m} s" for m in three)), sizes))
 
 
 def plot(rows: list[dict[str, Any]], directory: Path) -> None:
@@ -173,10 +183,12 @@ def plot(rows: list[dict[str, Any]], directory: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one seed, one window length, few points")
+    parser.add_argument("--first-seed", type=int, default=0, help="of five")
+    parser.add_argument("--methods", nargs="+", default=NAMES, choices=NAMES, help="only these")
     parser.add_argument("--results", type=Path, help="JSON lines: what is there is not measured again")
     parser.add_argument("--plots", type=Path, help="directory for the pictures")
     options = parser.parse_args()
-    rows = run(options.quick, options.results)
+    rows = run(options.quick, options.first_seed, options.methods, options.results)
     report(rows)
     if options.plots:
         plot(rows, options.plots)
