@@ -1,0 +1,56 @@
+"""The learning period as it comes in: one row per layer of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector.samples import Columns
+
+Floats = NDArray[np.float64]
+
+
+class History:
+    """Rows of values, NaN where a node had none; grows by doubling."""
+
+    def __init__(self, n_nodes: int, dim: int) -> None:
+        self._values = np.full((256, n_nodes, dim), np.nan)
+        self._times = np.zeros(256)
+        self._n = 0
+        self._count = np.zeros(n_nodes, np.int64)
+
+    @classmethod
+    def of(cls, X: Floats, times: Floats) -> History:
+        made = cls(X.shape[1], X.shape[2])
+        made._values, made._times, made._n = X.copy(), np.array(times, np.float64), len(X)
+        made._count = np.isfinite(X).all(axis=2).sum(axis=0)
+        return made
+
+    def __len__(self) -> int:
+        return self._n
+
+    def add(self, layer: Columns) -> None:
+        if self._n == len(self._times):
+            self._times = np.concatenate([self._times, np.zeros_like(self._times)])
+            self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)])
+        self._values[self._n, layer.nodes] = layer.values
+        self._times[self._n] = layer.times[-1]
+        self._count[layer.nodes] += 1
+        self._n += 1
+
+    def share(self, wanted: int) -> float:
+        """How much of ``wanted`` samples the median node has given."""
+        return min(1.0, float(np.median(self._count)) / wanted)
+
+    def arrays(self) -> tuple[Floats, Floats]:
+        """Values (T, N, d) and times (T,) made strictly increasing: layers of one tick may share a time."""
+        times = self._times[: self._n].copy()
+        for t in range(1, len(times)):
+            if times[t] <= times[t - 1]:
+                times[t] = np.nextafter(times[t - 1], np.inf)
+        return self._values[: self._n], times
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"values": self._values[: self._n].copy(), "times": self._times[: self._n].copy()}

@@ -1,0 +1,73 @@
+"""Known changes put into quiet data, to learn what would be seen and how soon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from estimators.graph import Graph
+
+Floats = NDArray[np.float64]
+Nodes = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Change:
+    """``size``: standard deviations for mean, factor for spread; correlation and shape have none."""
+
+    kind: str
+    size: float = 0.0
+
+    def __str__(self) -> str:
+        words = {
+            "mean": f"mean +{self.size:g} sd",
+            "spread": f"spread × {self.size:g}",
+            "correlation": "correlation lost",
+            "shape": "normal → uniform",
+        }
+        return words[self.kind]
+
+    def apply(self, z: Floats, other: Floats) -> Floats:
+        """z (k, d) after the change; ``other`` (k, d) are values of the same nodes at another time."""
+        if self.kind == "mean":
+            return z + self.size
+        if self.kind == "spread":
+            return z * self.size
+        if self.kind == "correlation":  # each component from its own time
+            return np.concatenate([z[:, :1], other[:, 1:]], axis=1)
+        flat: Floats = np.sqrt(12.0) * (ndtr(z) - 0.5)  # the same mean and spread, without tails
+        return flat
+
+
+def kinds(dim: int) -> list[Change]:
+    """The changes that hyper-parameters are chosen by."""
+    chosen = [Change("mean", 0.7), Change("spread", 1.6), Change("shape")]
+    return [*chosen, Change("correlation")] if dim > 1 else chosen
+
+
+def neighbourhood(graph: Graph, centre: int, size: int) -> Nodes:
+    """A well-linked set of ``size`` nodes around ``centre``: grown by the node with most of its links inside.
+
+    Events follow the graph; a set cut out of the middle of a community would blame the detector for its
+    unchanged rest.
+    """
+    inside: dict[int, float] = {}  # weight of the links into the set, for its neighbours
+    found = [centre]
+    member = np.zeros(graph.n_nodes, np.bool_)
+    member[centre] = True
+    while len(found) < size:
+        last = found[-1]
+        for e in range(int(graph.indptr[last]), int(graph.indptr[last + 1])):
+            u = int(graph.indices[e])
+            if not member[u]:
+                inside[u] = inside.get(u, 0.0) + float(graph.weights[e])
+        if not inside:
+            break
+        best = min(inside, key=lambda u: (-inside[u] / graph.degree[u], u))
+        del inside[best]
+        member[best] = True
+        found.append(best)
+    return np.array(sorted(found), np.int32)

@@ -1,0 +1,173 @@
+"""A pipeline as named arrays and JSON, and back: exact, without pickle.
+
+Nodes are matched by name, so a network may gain or lose nodes between; what is left keeps its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from detector.calibration import Report
+from detector.engine import Choice, Engine
+from detector.history import History
+from detector.network import Network
+from detector.pipeline import Pipeline
+from detector.preprocess import Preprocess
+from detector.river_engine import RIVER, RiverEngine
+from detector.settings import Settings
+from estimators.dictionary import Dictionary
+from estimators.features import Nystroem
+from estimators.graph import Graph
+from estimators.levels import Quiet
+
+VERSION = 1
+Arrays = dict[str, NDArray[Any]]
+
+
+def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
+    """Everything of ``pipeline``, whose sums are rebuilt on the way: it goes on as the restored one."""
+    arrays, align = pipeline.aligner.state()
+    arrays = _prefixed("align", arrays)
+    meta: dict[str, Any] = {
+        "version": VERSION,
+        "names": list(pipeline.names),
+        "dim": pipeline.dim,
+        "estimator": asdict(pipeline.settings.estimator),
+        "windows": asdict(pipeline.settings.windows),
+        "learns_graph": pipeline.learns_graph,
+        "align": align,
+        "incidents": pipeline.incidents.state(),
+        "ticks": pipeline.ticks,
+        "coverage": [pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low],
+        "phase": pipeline.phase,
+    }
+    if pipeline.history is not None:
+        arrays |= _prefixed("history", pipeline.history.state())
+    if pipeline.preprocess is not None:
+        made, meta["preprocess"] = pipeline.preprocess.state()
+        arrays |= _prefixed("preprocess", made)
+    if pipeline.report is not None:
+        meta["report"] = pipeline.report.record()
+    if pipeline.engine is not None:
+        arrays |= _prefixed("engine", pipeline.engine.state())
+        graph = pipeline.network.graph
+        arrays |= {
+            "graph.indptr": graph.indptr,
+            "graph.indices": graph.indices,
+            "graph.weights": graph.weights,
+        }
+    if isinstance(pipeline.engine, Engine):
+        features, quiet = pipeline.engine.bank.features, pipeline.engine.quiet
+        arrays |= {"features.atoms": features.dictionary.atoms, "features.projection": features.projection}
+        meta["features"] = {"sigma": features.dictionary.sigma, "kernel": features.dictionary.kernel}
+        meta["choice"] = vars(pipeline.engine.choice) | {}
+        assert quiet is not None
+        arrays |= _prefixed("quiet", vars(quiet))
+    return {name: np.array(array) for name, array in arrays.items()}, meta
+
+
+def put_back(
+    network: Network | None,
+    dim: int,
+    settings: Settings,
+    arrays: Arrays,
+    meta: dict[str, Any],
+    *,
+    names: Sequence[str] | None = None,
+    components: Sequence[str] | None = None,
+) -> Pipeline:
+    """The pipeline that `take` saw, for the same or a changed network and settings."""
+    if meta.get("version") != VERSION:
+        raise ValueError(f"state: version {meta.get('version')!r}, this program reads {VERSION}")
+    pipeline = Pipeline(network, dim, settings, names=names or meta["names"], components=components)
+    old = {name: k for k, name in enumerate(meta["names"])}
+    rows = np.array([old.get(name, -1) for name in pipeline.names], np.intp)
+    pipeline.aligner.restore(_part("align", arrays), meta["align"])
+    pipeline.ticks = int(meta["ticks"])
+    pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low = meta["coverage"]
+    if meta["phase"] == "learning":
+        history = _part("history", arrays)
+        pipeline.history = History.of(
+            _pick(history["values"].swapaxes(0, 1), rows).swapaxes(0, 1), history["times"]
+        )
+        pipeline.incidents.restore(meta["incidents"])
+        return pipeline
+    pipeline.history = None
+    pipeline.preprocess = Preprocess.restore(_part("preprocess", arrays), meta["preprocess"], rows)
+    pipeline.report = Report.of(meta["report"])
+    if network is None and meta["learns_graph"] and (rows == np.arange(len(rows))).all():
+        weights, indices, indptr = (arrays[f"graph.{part}"] for part in ("weights", "indices", "indptr"))
+        W = sp.csr_array((weights, indices, indptr), shape=(len(rows), len(rows)))
+        pipeline._adopt(Network.of(pipeline.names, Graph.of(W)))
+    pipeline.engine = _engine(pipeline, arrays, meta, rows)
+    pipeline.incidents.restore(meta["incidents"])
+    for v in pipeline.incidents.held:
+        pipeline.engine.hold([v])
+    return pipeline
+
+
+def _engine(
+    pipeline: Pipeline, arrays: Arrays, meta: dict[str, Any], rows: NDArray[np.intp]
+) -> Engine | RiverEngine:
+    settings, graph = pipeline.settings, pipeline.network.graph
+    assert pipeline.preprocess is not None
+    if settings.estimator.name in RIVER:
+        river = RiverEngine(graph.n_nodes, pipeline.preprocess.dim_out, settings)
+        river.restore(_part("engine", arrays), rows)
+        return river
+    dictionary = Dictionary(arrays["features.atoms"], meta["features"]["sigma"], meta["features"]["kernel"])
+    features = Nystroem(dictionary, rank=1)
+    features.projection = np.ascontiguousarray(arrays["features.projection"])
+    engine = Engine(graph, features, settings, Choice(**meta["choice"]))
+    quiet = _part("quiet", arrays)
+    engine.quiet = Quiet(
+        _pick_or_mean(quiet["score_mean"], rows),
+        _pick_or_mean(quiet["score_spread"], rows),
+        np.stack([_pick_or_mean(part, rows) for part in quiet["mean"]]),
+        np.stack([_pick_or_mean(part, rows) for part in quiet["spread"]]),
+        quiet["skew"],
+    )
+    engine.restore(_part("engine", arrays), rows)
+    return engine
+
+
+def changed(settings: Settings, meta: dict[str, Any]) -> list[str]:
+    """Settings under which the state was learnt and that have changed since: it cannot be taken over."""
+    groups = {"estimator": asdict(settings.estimator), "windows": asdict(settings.windows)}
+    return [
+        f"{group}.{key}"
+        for group, now in groups.items()
+        for key, value in now.items()
+        if _plain(value) != _plain(meta[group][key])
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _prefixed(prefix: str, arrays: dict[str, Any]) -> Arrays:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def _part(prefix: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+def _pick(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    out = np.full((len(rows), *array.shape[1:]), np.nan)
+    out[rows >= 0] = array[rows[rows >= 0]]
+    return out
+
+
+def _pick_or_mean(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """A new node is taken to be quiet as the others are, on average."""
+    out = np.tile(array.mean(axis=0), (len(rows), 1))
+    out[rows >= 0] = array[rows[rows >= 0]]
+    return np.ascontiguousarray(out)

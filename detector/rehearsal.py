@@ -1,0 +1,115 @@
+"""An engine fed with resampled quiet data, into which changes can be put."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector.engine import Engine, Nodes
+from detector.injection import Change
+from estimators.levels import N_LEVELS, SKEW, Quiet
+
+Floats = NDArray[np.float64]
+
+
+class Rehearsal:
+    """Z (T, N, d) is the quiet history, NaN where a node had no sample; ``rows`` says what comes next."""
+
+    def __init__(self, engine: Engine, Z: Floats, rows: Iterator[int]) -> None:
+        self.engine, self.Z, self.rows = engine, Z, rows
+        self._seen: NDArray[np.bool_] = np.asarray(np.isfinite(Z).all(axis=2))
+
+    def play(
+        self,
+        n_ticks: int,
+        each: Callable[[int], None] | None = None,
+        change: Change | None = None,
+        changed: Nodes | None = None,
+    ) -> None:
+        """Run ``n_ticks``; with a change, the nodes ``changed`` suffer it."""
+        T = len(self.Z)
+        for t in range(n_ticks):
+            row = next(self.rows)
+            z, seen = self.Z[row], self._seen[row]
+            if change is not None and changed is not None:
+                z, other = z.copy(), self.Z[(row + T // 2) % T, changed]
+                z[changed] = change.apply(z[changed], np.where(np.isfinite(other), other, z[changed]))
+            nodes = np.flatnonzero(seen).astype(np.int32)
+            if len(nodes):
+                self.engine.slide(nodes, z[nodes])
+            self.engine.finish()
+            if each is not None:
+                each(t)
+
+    def fork(self, rows: Iterator[int]) -> Rehearsal:
+        """Another course from here."""
+        twin = object.__new__(Rehearsal)
+        twin.engine, twin.Z, twin.rows, twin._seen = self.engine.copy(), self.Z, rows, self._seen
+        return twin
+
+    def warm_up(self) -> None:
+        """Fill all windows."""
+        bank = self.engine.bank
+        share = max(float(self._seen.mean()), 0.05)
+        self.play(int((bank.ref_z.shape[1] + bank.test_z.shape[1]) / share) + 10)
+
+    def learn_quiet(self, n_ticks: int) -> Quiet:
+        """Mean, spread and skewness of scores, then of the levels built on them, ``n_ticks`` each."""
+        bank, levels = self.engine.bank, self.engine.levels
+        scores = Moments(bank.scores.shape)
+        self.play(n_ticks, lambda _: scores.add(bank.scores))
+        share = n_ticks / (n_ticks + 10.0 * bank.lengths)  # scores of long windows are few independent ones
+        mean, spread = scores.mean(share), scores.spread(share)
+        sums = Moments((N_LEVELS, *bank.scores.shape))
+
+        def add(_: int) -> None:
+            levels.pool(bank.scores, bank.exposure, mean, spread)
+            sums.add(levels.values)
+
+        self.play(n_ticks, add)
+        self.engine.quiet = Quiet(mean, spread, sums.mean(share), sums.spread(share), sums.skewness())
+        return self.engine.quiet
+
+
+class Moments:
+    """Running sums of the powers of an array (..., N, S) with NaN for no verdict."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count, self.first, self.second, self.third = np.zeros((4, *shape))
+
+    def add(self, x: Floats) -> None:
+        seen = np.isfinite(x)
+        y = np.where(seen, x, 0.0)
+        self.count += seen
+        self.first += y
+        self.second += y * y
+        self.third += y * y * y
+
+    def mean(self, share: Floats) -> Floats:
+        """Each node's own mean, drawn towards that of all nodes where ``share`` (S,) of it is trusted."""
+        own = self.first / np.maximum(self.count, 1.0)
+        return self._shrink(own, share)
+
+    def spread(self, share: Floats) -> Floats:
+        own = np.sqrt(np.maximum(self._variance(), 1e-300))
+        return np.maximum(self._shrink(own, share), 1e-12)
+
+    def skewness(self) -> Floats:
+        """Over all nodes (..., S), within the range that the cube root can use."""
+        n, m = np.maximum(self.count, 1.0), self.first / np.maximum(self.count, 1.0)
+        v = np.maximum(self._variance(), 1e-300)
+        third = self.third / n - 3.0 * m * self.second / n + 2.0 * m**3
+        weight = self.count / np.maximum(self.count.sum(axis=-2, keepdims=True), 1.0)
+        return np.asarray(np.clip((weight * third / v**1.5).sum(axis=-2), *SKEW))
+
+    def _variance(self) -> Floats:
+        n = np.maximum(self.count, 1.0)
+        return np.asarray(self.second / n - (self.first / n) ** 2)
+
+    def _shrink(self, own: Floats, share: Floats) -> Floats:
+        seen = self.count > 0
+        total = np.maximum(seen.sum(axis=-2, keepdims=True), 1)
+        everyone = np.where(seen, own, 0.0).sum(axis=-2, keepdims=True) / total
+        return np.asarray(np.where(seen, share * own + (1.0 - share) * everyone, everyone))

@@ -1,0 +1,85 @@
+"""How often quiet data would open an incident, as a function of the threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import genpareto
+
+from estimators.graph import Graph
+
+Floats = NDArray[np.float64]
+
+
+def episodes(
+    ticks: NDArray[np.int64], nodes: NDArray[np.int32], values: Floats, graph: Graph, gap: int
+) -> Floats:
+    """Peaks of the episodes among exceedances (tick, node, value), ticks ascending.
+
+    An exceedance belongs to an episode if one of that node or of a neighbour is at most ``gap`` ticks old:
+    what would be one incident counts once.
+    """
+    owner: dict[int, tuple[int, int]] = {}  # node: (episode, tick it was last seen)
+    peaks: list[float] = []
+    parent: list[int] = []
+
+    def root(k: int) -> int:
+        while parent[k] != k:
+            k = parent[k]
+        return k
+
+    for t, v, value in zip(ticks.tolist(), nodes.tolist(), values.tolist(), strict=True):
+        here = {
+            root(owner[u][0])
+            for u in (v, *graph.neighbours(v).tolist())
+            if u in owner and t - owner[u][1] <= gap
+        }
+        if here:
+            first = min(here)
+            for k in here:
+                parent[k] = first
+                peaks[first] = max(peaks[first], peaks[k])
+        else:
+            first = len(peaks)
+            peaks.append(value)
+            parent.append(first)
+        peaks[first] = max(peaks[first], value)
+        owner[v] = (first, t)
+    return np.array([peak for k, peak in enumerate(peaks) if parent[k] == k])
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Episodes per tick above ``base``, and a generalised Pareto law of their height above it."""
+
+    base: float
+    rate: float
+    shape: float
+    scale: float
+    n: int
+
+    @classmethod
+    def fit(cls, peaks: Floats, base: float, n_ticks: int) -> Tail:
+        over = peaks[peaks > base] - base
+        if len(over) < 10:
+            # Too few to fit: an exponential with the spread of a normal tail, which errs on the quiet side.
+            scale = float(over.mean()) if len(over) else 0.3
+            return cls(base, max(len(over), 1) / n_ticks, 0.0, max(scale, 0.3), len(over))
+        shape, _, scale = genpareto.fit(over, floc=0.0)
+        # The statistic is nearly normal by construction: a heavier than exponential fit is sampling noise
+        # unless it is clear, and a bounded one promises too much.
+        shape = float(np.clip(shape, -0.1, 0.3))
+        _, _, scale = genpareto.fit(over, shape, f0=shape, floc=0.0)
+        return cls(base, len(over) / n_ticks, shape, float(scale), len(over))
+
+    def exceeded(self, threshold: float) -> float:
+        """Episodes per tick above ``threshold``."""
+        return self.rate * float(genpareto.sf(threshold - self.base, self.shape, scale=self.scale))
+
+    def threshold(self, rate: float) -> float:
+        """The threshold with that many episodes per tick."""
+        if rate >= self.rate:
+            return self.base
+        return self.base + float(genpareto.isf(rate / self.rate, self.shape, scale=self.scale))

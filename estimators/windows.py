@@ -1,0 +1,250 @@
+"""Sliding reference and test windows of every node, with their statistics and warm refit.
+
+Per node a reference window of n samples and a *bank* of test windows: the latest n'_1 < ... < n'_S samples.
+All scales share features and reference. One new sample of a node moves (with psi the Nystroem features)
+
+    test s:     G_s += psi_new psi_new' - psi_out psi_out'          m_s += psi_new - psi_out
+    reference:  G_0 += psi_mid psi_mid' - psi_old psi_old'          m_0 += psi_mid - psi_old
+
+where psi_mid leaves the longest test window. Then A_s = (1 - alpha) G_0/n + alpha G_s/n'_s, and Theta follows
+by warm-started sweeps over the graph (Algorithm 2) on the centred target ratio - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import estimators._windows as _windows
+from estimators.features import Nystroem
+from estimators.graph import Graph
+from estimators.kernels import Array
+
+Nodes = NDArray[np.int32]
+
+REFACTOR_EVERY = 25  # samples of a node between two factorisations of its block; the step stays safe between
+
+
+class WindowBank:
+    """Windows, sums, parameters and scores of N nodes.
+
+    coupling = N lam, ridge = N lam gamma in the document's letters (Eq. 38): written so, they do not change
+    meaning with the number of nodes.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        features: Nystroem,
+        *,
+        reference: int = 250,
+        tests: Sequence[int] = (5, 10, 25, 100, 200),
+        alpha: float = 0.1,
+        coupling: float = 0.1,
+        ridge: float = 0.01,
+        sweeps: int = 1,
+    ) -> None:
+        if reference < 2:
+            raise ValueError(f"reference: needs at least 2 samples, got {reference}")
+        if not tests or list(tests) != sorted(set(tests)) or tests[0] < 1:
+            raise ValueError(f"tests: lengths must be positive and increasing, got {list(tests)}")
+        if not 0.0 <= alpha < 1.0:
+            raise ValueError(f"alpha: must be in [0, 1), got {alpha}")
+        if not (coupling >= 0.0 and ridge > 0.0):
+            raise ValueError(f"coupling must be >= 0 and ridge > 0, got {coupling} and {ridge}")
+        if sweeps < 1:
+            raise ValueError(f"sweeps: must be at least 1, got {sweeps}")
+        self.graph, self.features = graph, features
+        self.alpha, self.coupling, self.ridge, self.sweeps = alpha, coupling, ridge, sweeps
+        self.lengths: NDArray[np.int32] = np.asarray(tests, dtype=np.int32)
+        n, r, d = graph.n_nodes, features.rank, features.dictionary.atoms.shape[1]
+        scales, longest = len(tests), int(tests[-1])
+        self.ref_psi = np.zeros((n, reference, r), np.float32)
+        self.ref_z = np.zeros((n, reference, d), np.float32)
+        self.test_psi = np.zeros((n, longest, r), np.float32)
+        self.test_z = np.zeros((n, longest, d), np.float32)
+        self.ref_head, self.ref_count, self.test_head, self.test_count, self.moves = np.zeros(
+            (5, n), np.int32
+        )
+        self.G = np.zeros((n, scales + 1, r, r))
+        self.m = np.zeros((n, scales + 1, r))
+        self.P = np.zeros((n, r, r))
+        self.theta = np.zeros((n, scales, r))
+        self.scores = np.full((n, scales), np.nan)  # NaN: no verdict, never "no change"
+        self.exposure = np.full((n, scales), np.nan)  # variance that the neighbours alone give a score
+        self.held = np.zeros(n, np.uint8)
+        self.silent = np.zeros(n, np.uint8)
+        self.residual = 0.0
+        self._work = np.zeros((scales + 1) * r)
+        self._everyone: Nodes = np.arange(n, dtype=np.int32)
+        self._factor(self._everyone)
+
+    @property
+    def n_nodes(self) -> int:
+        return self.graph.n_nodes
+
+    @property
+    def ready(self) -> NDArray[np.bool_]:
+        """(N, S): whether the node's reference and the scale's test window are full."""
+        full = (self.ref_count == self.ref_psi.shape[1]) & (self.silent == 0)
+        ready: NDArray[np.bool_] = full[:, None] & (self.test_count[:, None] >= self.lengths)
+        return ready
+
+    def slide(self, nodes: Nodes, z: NDArray[Any]) -> None:
+        """Take one new sample z (k, d) for each of the distinct ``nodes`` (k,)."""
+        z = np.ascontiguousarray(z, dtype=np.float32)
+        psi = self.features(z).astype(np.float32)
+        _windows.slide(
+            nodes,
+            psi,
+            z,
+            self.lengths,
+            self.ref_psi,
+            self.ref_z,
+            self.ref_head,
+            self.ref_count,
+            self.test_psi,
+            self.test_z,
+            self.test_head,
+            self.test_count,
+            self.G,
+            self.m,
+            self.held,
+        )
+        self.moves[nodes] += 1
+        due = nodes[self.moves[nodes] % REFACTOR_EVERY == 0]
+        if len(due):
+            self._factor(due)
+
+    def refit(self, nodes: Nodes | None = None, sweeps: int | None = None) -> None:
+        """Warm-started sweeps over ``nodes`` (all by default), then their scores."""
+        nodes = self._everyone if nodes is None else nodes
+        g = self.graph
+        self.residual = _windows.refit(
+            nodes,
+            self.lengths,
+            self.G,
+            self.m,
+            self.ref_count,
+            self.ref_psi.shape[1],
+            self.test_count,
+            self.silent,
+            self.P,
+            self.theta,
+            g.indptr,
+            g.indices,
+            g.weights,
+            g.degree,
+            self.alpha,
+            self.coupling,
+            self.ridge,
+            self.sweeps if sweeps is None else sweeps,
+            self._work,
+        )
+        _windows.score(
+            nodes,
+            self.lengths,
+            self.G,
+            self.m,
+            self.ref_count,
+            self.ref_psi.shape[1],
+            self.test_count,
+            self.silent,
+            self.theta,
+            g.indptr,
+            g.indices,
+            g.weights,
+            g.degree,
+            self.alpha,
+            self.scores,
+            self.exposure,
+            self._work,
+        )
+
+    def _factor(self, nodes: Nodes) -> None:
+        _windows.factor(
+            nodes, self.G, self.ref_count, self.graph.degree, self.alpha, self.coupling, self.ridge, self.P
+        )
+
+    def window(self, v: int, scale: int | None = None) -> NDArray[np.float32]:
+        """Values (n, d) in time order of node v: its reference, or the test window of a scale."""
+        if scale is None:
+            at = (self.ref_head[v] + np.arange(self.ref_count[v])) % self.ref_z.shape[1]
+            return np.asarray(self.ref_z[v, at])
+        n = min(int(self.lengths[scale]), int(self.test_count[v]))
+        at = (self.test_head[v] + self.test_count[v] - n + np.arange(n)) % self.test_z.shape[1]
+        return np.asarray(self.test_z[v, at])
+
+    def restart(self, nodes: Nodes) -> None:
+        """Empty all windows of ``nodes``, as after a gap; their parameters follow the neighbours."""
+        for v in nodes:
+            for array in (self.ref_head, self.ref_count, self.test_head, self.test_count, self.moves):
+                array[v] = 0
+            self.G[v] = 0.0
+            self.m[v] = 0.0
+        self._factor(np.ascontiguousarray(nodes, dtype=np.int32))
+
+    def rebaseline(self, v: int, keep: int) -> None:
+        """Begin a new reference for node v with its latest ``keep`` samples."""
+        keep = min(keep, int(self.test_count[v]), self.ref_z.shape[1])
+        at = (self.test_head[v] + self.test_count[v] - keep + np.arange(keep)) % self.test_z.shape[1]
+        z, psi = self.test_z[v, at].copy(), self.test_psi[v, at].copy()
+        self.restart(np.array([v], np.int32))
+        self.ref_z[v, :keep], self.ref_psi[v, :keep] = z, psi
+        self.ref_count[v] = keep
+        self.rebuild(np.array([v], np.int32))
+
+    def rebuild(self, nodes: Nodes | None = None) -> None:
+        """Compute the sums of ``nodes`` (all by default) anew from their windows: no rounding is left."""
+        nodes = self._everyone if nodes is None else nodes
+        for v in nodes:
+            psi = self.ref_psi[v, (self.ref_head[v] + np.arange(self.ref_count[v])) % self.ref_psi.shape[1]]
+            self._sum(int(v), 0, psi)
+            for s, length in enumerate(self.lengths):
+                n = min(int(length), int(self.test_count[v]))
+                at = (self.test_head[v] + self.test_count[v] - n + np.arange(n)) % self.test_psi.shape[1]
+                self._sum(int(v), s + 1, self.test_psi[v, at])
+        self._factor(nodes)
+
+    def _sum(self, v: int, slot: int, psi: NDArray[np.float32]) -> None:
+        wide = psi.astype(np.float64)
+        self.G[v, slot] = wide.T @ wide
+        self.m[v, slot] = wide.sum(axis=0)
+
+    def ratio(self, v: int, scale: int, x: NDArray[Any]) -> Array:
+        """Estimated relative ratio after/before of node v at the points x (n, d), from one scale."""
+        ratio: Array = 1.0 + self.features(x) @ self.theta[v, scale]
+        return ratio
+
+    _STATE = (
+        "ref_psi",
+        "ref_z",
+        "test_psi",
+        "test_z",
+        "ref_head",
+        "ref_count",
+        "test_head",
+        "test_count",
+        "moves",
+        "theta",
+        "scores",
+        "exposure",
+        "held",
+        "silent",
+    )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that `restore` needs; the sums are rebuilt here too, so that both go on alike."""
+        self.rebuild()
+        return {name: getattr(self, name).copy() for name in self._STATE}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], rows: NDArray[np.intp] | None = None) -> None:
+        """Continue from `state`; ``rows`` (N,) says which old node each node was, -1 for a new one."""
+        rows = np.arange(self.n_nodes) if rows is None else rows
+        new, old = np.flatnonzero(rows >= 0), rows[rows >= 0]
+        for name in self._STATE:
+            getattr(self, name)[new] = arrays[name][old]
+        self.rebuild()
