@@ -8,7 +8,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from detector.commands.base import CONFIG, RUNTIME, UNAVAILABLE, Failure
+from detector.commands.base import RUNTIME, UNAVAILABLE, Failure
 
 if TYPE_CHECKING:
     from detector.config import Config
@@ -29,12 +29,11 @@ class Daemon:
 
     def __init__(self, config: Config) -> None:
         self._http = config.http
+        where = config.path or "the configuration"
         if not self._http.enabled:
-            raise Failure("http.enabled is false: the daemon cannot be asked", CONFIG)
+            raise NotRunning("its address", f"http.enabled is false in {where}")
         if self._http.port == 0:
-            raise Failure(
-                "http.port is 0, a free port that only the daemon knows: it cannot be asked", CONFIG
-            )
+            raise NotRunning("its address", f"http.port is 0 in {where}, a free port that only it knows")
         # A wildcard address is one to listen on, not one to call.
         self._host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._http.host, self._http.host)
         self.address = f"{self._host}:{self._http.port}"

@@ -36,12 +36,14 @@ def learn(
     each size will be found. Also called `calibrate`.
     """
     config = load_config(config_path)
+    if not dry_run and not force:
+        refuse_to_replace(config)
     pipeline = new_pipeline(config)
     with progress_bar("reading") as progress:
         X, times = history(config, pipeline, file, source, as_time(begin), as_time(until), progress)
         report = pipeline.learn(X, times, progress)
     if not dry_run:
-        save(config, pipeline, force)
+        save(config, pipeline)
     if as_json:
         print_json(report.record())
     else:
@@ -109,14 +111,26 @@ def as_time(text: str | None) -> float | None:
         raise click.BadParameter(f"{text!r} is no time: write 2026-11-16T08:00:00Z or unix seconds") from None
 
 
-def save(config: Config, pipeline: Pipeline, force: bool) -> None:
+def refuse_to_replace(config: Config) -> None:
+    """Learning takes a while: say at once that its result would have no place."""
+    from detector.database import StateUnavailable
+    from detector.state_view import load_snapshot
+
+    folder = config.state.folder()
+    try:
+        found = load_snapshot(folder)
+    except StateUnavailable:
+        return
+    if found is not None:
+        raise ValueError(f"{folder} holds a state already; --force replaces it")
+
+
+def save(config: Config, pipeline: Pipeline) -> None:
     """Put the calibrated state where `detector run` finds it."""
     from detector.state import Bundle, Snapshot, Store
 
     store = Store(config.state.folder(), config.state.history)
     try:
-        if store.load() is not None and not force:
-            raise ValueError(f"{config.state.folder()} holds a state already; --force replaces it")
         store.discard()
         arrays, meta = pipeline.state()
         store.commit(Bundle(snapshot=Snapshot(arrays, meta, created=time.time())))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from detector.commands.base import on_terminal
-
-Progress = Callable[[str, float], None]
 
 
 def print_json(data: Any) -> None:
@@ -45,22 +43,48 @@ def _cell(value: Any) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
+class Progress:
+    """What a long job reports to: (what is done, share done). This one shows nothing."""
+
+    def __call__(self, step: str, share: float) -> None:
+        return
+
+    def echo(self, text: str) -> None:
+        """A line on standard output while the job goes on."""
+        click.echo(text)
+
+
+class _Bar(Progress):
+    """A bar on the terminal; lines appear above it."""
+
+    def __init__(self, bar: Any, label: str) -> None:
+        self._bar, self._task = bar, bar.add_task(label, total=1.0)
+
+    def __call__(self, step: str, share: float) -> None:
+        self._bar.update(self._task, description=step, completed=share)
+
+    def echo(self, text: str) -> None:
+        if on_terminal():
+            from rich.text import Text
+
+            self._bar.console.print(Text.from_ansi(text))
+        else:
+            click.echo(text)
+
+
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress]:
-    """Gives a function of (what is done, share done); draws on standard error, if that is a terminal."""
+    """A bar on standard error, if that is a terminal; otherwise nothing is shown."""
     if not sys.stderr.isatty():
-        yield lambda step, share: None
+        yield Progress()
         return
     from rich.console import Console
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    look = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bar(*look, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=1.0)
-        yield lambda step, share: bar.update(task, description=step or label, completed=share)
+    words = TextColumn("{task.description}", markup=False)
+    look = (words, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    # Standard output stays what it is: rich would send it to the terminal even if it goes to a file.
+    with Bar(*look, console=Console(stderr=True), transient=True, redirect_stdout=False,
+             redirect_stderr=False) as bar:  # fmt: skip
+        yield _Bar(bar, label)

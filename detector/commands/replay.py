@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import click
 
 from detector.commands.base import config_option, json_option, load_config, on_terminal
 from detector.commands.learn import as_time, decode_of, history, new_pipeline
-from detector.commands.output import progress_bar
+from detector.commands.output import Progress, progress_bar
 
 if TYPE_CHECKING:
     from detector.config import Config
@@ -43,10 +42,10 @@ def replay(
     if sum((learn_samples is not None, until is not None, from_state)) > 1:
         raise click.UsageError("give at most one of --learn, --until, --from-state")
     config = load_config(config_path)
-    show = Printer(as_json)
     begun = time.monotonic()
     counts: Counter[str] = Counter()
     with progress_bar("replay") as progress:
+        show = Printer(as_json, progress)
         pipeline = _prepared(config, file, source, learn_samples, as_time(until), from_state, progress)
         pipeline.progress = progress
         learnt_until = as_time(until)
@@ -102,8 +101,9 @@ def restored(config: Config) -> Pipeline:
 class Printer:
     """Events to standard output; counts their kinds."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, progress: Progress) -> None:
         self.seen: Counter[str] = Counter()
+        self._progress = progress
         self._pretty = on_terminal() and not as_json
 
     def __call__(self, events: Sequence[Event]) -> None:
@@ -112,9 +112,7 @@ class Printer:
         for event in events:
             self.seen[event.event] += 1
             record = event.record()
-            click.echo(line(record) if self._pretty else json.dumps(record, ensure_ascii=False))
-        if events:
-            sys.stdout.flush()
+            self._progress.echo(line(record) if self._pretty else json.dumps(record, ensure_ascii=False))
 
 
 def _summary(pipeline: Pipeline, counts: Counter[str], seen: Counter[str], seconds: float) -> str:
