@@ -121,6 +121,24 @@ def after(connection: sqlite3.Connection, id: str, limit: int) -> list[Record]:
     return _sound(rows)
 
 
+def first_time(connection: sqlite3.Connection, event: str) -> float | None:
+    """The time of the first stored record of that kind."""
+    row = connection.execute("SELECT min(time) FROM record WHERE event = ?", (event,)).fetchone()
+    return None if row[0] is None else float(row[0])
+
+
+def labelled_false(connection: sqlite3.Connection) -> set[str]:
+    """The incidents whose latest label calls them a false alarm."""
+    verdicts: dict[str, Any] = {}
+    for incident, body in connection.execute("SELECT incident, body FROM label ORDER BY number"):
+        try:
+            labels = msgspec.json.decode(body).get("labels") or {}
+        except (msgspec.MsgspecError, AttributeError):
+            continue
+        verdicts[incident] = labels.get("alarm")
+    return {incident for incident, alarm in verdicts.items() if alarm == "false"}
+
+
 def everything(connection: sqlite3.Connection) -> list[Record]:
     return _sound(connection.execute(f"SELECT {COLUMNS} FROM record ORDER BY number"))
 

@@ -207,6 +207,12 @@ class Store:
         with self._transaction():
             records.delivered(self._connection, done)
 
+    def probe(self) -> None:
+        """Raises if the disk takes nothing: a transaction without change would not touch it."""
+        with self._transaction():
+            self._connection.execute("INSERT OR IGNORE INTO outbox (sink, id) VALUES ('', '')")
+            self._connection.execute("DELETE FROM outbox WHERE sink = '' AND id = ''")
+
     def drop_sinks(self, keep: Sequence[str]) -> int:
         """Forget what was addressed to sinks that no longer exist; how many records that were."""
         with self._transaction():
@@ -256,6 +262,12 @@ class Store:
     def records_after(self, id: str, limit: int) -> list[Record]:
         with translated(self.path):
             return records.after(self._connection, id, limit)
+
+    def false_alarms(self) -> tuple[float | None, set[str]]:
+        """When watching began, and the incidents that people called false since."""
+        with translated(self.path):
+            begun = records.first_time(self._connection, "detector.calibrated")
+            return begun, records.labelled_false(self._connection)
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
