@@ -1,0 +1,437 @@
+"""The long-running service: doors, pipeline, state and listener, from start to stop.
+
+    source ─> Reader ─> Intake ─> Worker (one thread: the pipeline) ─> Recorder (one thread: SQLite)
+                ^ acknowledge                                             │ after the commit
+                └─────────────────────────────────────────────────────────┤
+    sink <─ Delivery <─ Outbox <──────────────────────────────────────────┘
+
+Everything but the two threads runs on one event loop, and every arrow is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from connectors.base import ConnectorError
+from detector import logs
+from detector.config import Config, ConfigError
+from detector.database import StateError, StateRefused, StateUnavailable
+from detector.delivery import Delivery
+from detector.events import Event
+from detector.gauges import Gauges
+from detector.http_server import HttpServer
+from detector.intake import Arrival, Intake, Order
+from detector.lifecycle import Pulse, Signals
+from detector.metrics import Metrics
+from detector.notify import Notifier
+from detector.outbox import Outbox
+from detector.reading import Reader
+from detector.recorder import Recorder
+from detector.records import Record
+from detector.reload import reload
+from detector.state import Store
+from detector.worker import COMMANDS, Interrupted, Outcome, Plan, Worker
+
+log = logging.getLogger("detector")
+EXIT_OK, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_IO, EXIT_CONFIG = 0, 1, 69, 74, 78
+TURN_SAMPLES = 20_000  # of one turn of the pipeline
+STOP_S = 9.0  # from the first signal to the end
+FINISH_ONCE_S = 30.0  # with --once, for the sinks to take the last records
+
+
+class Fatal(Exception):
+    """Nothing more can be done in this process; `code` is what it exits with."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Daemon:
+    """One run of the service."""
+
+    def __init__(self, config: Config, *, once: bool = False, dry_run: bool = False) -> None:
+        self.config, self.once, self.dry_run = config, once, dry_run
+        self.started = time.time()
+        self.metrics = Metrics()
+        self.notifier = Notifier()
+        self.intake = Intake()
+        self.signals = Signals(self._reload_soon)
+        self.readers: dict[str, Reader] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.listeners: list[Callable[[Sequence[Record]], None]] = []  # hear every record: the event stream
+        self.ready = False
+        self.reload_error: str | None = None
+        self.failure: Fatal | None = None
+        self.worker: Worker
+        self.recorder: Recorder
+        self.gauges: Gauges
+        self.pulse: Pulse
+        self.http: HttpServer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reloading: asyncio.Task[None] | None = None
+        self._work_task: asyncio.Task[None] | None = None
+
+    # ---------------------------------------------------------------------------------- start
+
+    async def run(self) -> int:
+        """Until a signal, the end of the input with --once, or a failure; the exit code."""
+        logs.hide(logs.secrets_of(self.config))
+        self.signals.install()
+        try:
+            await self._start()
+            await self.signals.stop.wait()
+        except Fatal as fatal:
+            self.failure = fatal
+        except Interrupted as interrupted:
+            log.info("stopped during %s", interrupted)
+        if self.failure is not None:
+            log.critical("%s", self.failure)
+            self.notifier.status(f"failed: {self.failure}")
+        try:
+            await self._stop()
+        finally:
+            self.signals.remove()
+            self.notifier.close()
+        return self.failure.code if self.failure is not None else self._exit_code()
+
+    async def _start(self) -> None:
+        self.notifier.status("loading state")
+        plan = await asyncio.to_thread(self.plan, self.config)
+        store = await self._open_store()
+        self.recorder = Recorder(store, self.config.state, self.metrics, self._told, self._committed)
+        self.recorder.report_damage()
+        self.worker = Worker(plan)
+        self.gauges = Gauges(self)
+        self.pulse = Pulse(self.notifier, self.worker, self.gauges.line)
+        self._spawn(self.pulse.run(), "pulse")
+        await self._restore(store)
+        await self._open_outboxes()
+        await self._open_listener()
+        self._spawn(self.recorder.run(), "recorder")
+        self._work_task = self._spawn(self._work(), "work")
+        self._spawn(self._housekeeping(), "housekeeping")
+        greeting = await self.open_incidents()
+        for delivery in self.deliveries.values():
+            delivery.start(greeting)
+        for name, source in self.config.source_objects().items():
+            self.add_reader(name, source)
+        for reader in self.readers.values():
+            reader.start()
+        self.ready = True
+        self.metrics.set("config_last_reload_timestamp_seconds", time.time())
+        self.notifier.ready()
+        log.info("ready: %s", self.gauges.line())
+
+    async def _open_store(self) -> Store:
+        settings = self.config.state
+        try:
+            return await asyncio.to_thread(Store, settings.folder(), settings.history)
+        except StateUnavailable as error:
+            raise Fatal(f"state cannot be opened: {error}", EXIT_IO) from None
+        except StateError as error:
+            raise Fatal(f"state cannot be used: {error}", EXIT_CONFIG) from None
+
+    def plan(self, config: Config) -> Plan:
+        try:
+            return Plan(config.network(), config.dim, config.settings(), config.names(), config.components)
+        except ConfigError as error:
+            raise Fatal(str(error), EXIT_CONFIG) from None
+
+    async def _restore(self, store: Store) -> None:
+        """Snapshot, then journal, through the pipeline; events of the journal were said before."""
+        try:
+            snapshot = await self.recorder.ask(store.load)
+            positions = dict(snapshot.positions) if snapshot is not None else {}
+            seq = snapshot.seq if snapshot is not None else 0
+            restoring = asyncio.create_task(
+                self.worker.run(self.worker.start, snapshot, _noting(store.journal(seq), positions))
+            )
+            while not restoring.done():
+                # A long journal must not be taken for a hang, by systemd or by a person.
+                self.notifier.extend(30)
+                if self.signals.stop.is_set():
+                    self.worker.stopping = True
+                await asyncio.wait([restoring], timeout=2.0)
+            events, repeated = await restoring
+        except StateUnavailable as error:
+            raise Fatal(f"state cannot be read: {error}", EXIT_IO) from None
+        except (StateError, ValueError) as error:
+            raise Fatal(
+                f"the stored state does not fit this configuration: {error}; use another state.directory, "
+                "or move the old one away", EXIT_CONFIG,
+            ) from error  # fmt: skip
+        self.recorder.positions = positions
+        self.recorder.report_damage()
+        self.gauges.baseline()
+        await self.gauges.load()
+        fresh = await self.recorder.add([], events, None)
+        if snapshot is not None or repeated:
+            log.info(
+                "state restored: snapshot %s, %d samples repeated, phase %s",
+                "none" if snapshot is None else f"of {time.time() - snapshot.created:.0f} s ago",
+                repeated, self.worker.picture.phase,
+            )  # fmt: skip
+        if fresh:
+            log.warning("%d records of the journal were not known; they are sent now", len(fresh))
+
+    async def _open_outboxes(self) -> None:
+        sinks = {} if self.dry_run else self.config.sink_objects()
+        if not self.dry_run:  # what waits for the sinks must survive a dry run
+            dropped = await self._state(self.recorder.store.drop_sinks, tuple(sinks))
+            if dropped:
+                log.warning("%d records waited for sinks that are no longer configured; forgotten", dropped)
+        for name, sink in sinks.items():
+            delivery = self.add_delivery(name, sink)
+            delivery.add(await self._state(self.recorder.store.pending, name))
+
+    async def _state(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return await self.recorder.ask(question, *arguments)
+        except StateRefused as error:
+            raise Fatal(str(error), EXIT_CONFIG) from None
+        except StateError as error:
+            raise Fatal(f"state cannot be used: {error}", EXIT_IO) from None
+
+    async def _open_listener(self) -> None:
+        if not self.config.http.enabled:
+            return
+        self.http = HttpServer(self, self.config.http)
+        try:
+            await self.http.start()
+        except OSError as error:
+            raise Fatal(f"cannot listen: {error}", EXIT_UNAVAILABLE) from None
+        except ConnectorError as error:
+            raise Fatal(str(error), EXIT_CONFIG) from None
+
+    def add_reader(self, name: str, source: Any) -> Reader:
+        kind = str(self.config.sources[name].type)  # type: ignore[attr-defined]
+        stored = self.recorder.positions.get(name)
+        reader = Reader(name, kind, source, stored, self.intake, self.metrics, self.once, self._source_ended)
+        self.readers[name] = reader
+        return reader
+
+    def add_delivery(self, name: str, sink: Any) -> Delivery:
+        kind = str(self.config.sinks[name].type)  # type: ignore[attr-defined]
+        settings = self.config.state
+        outbox = Outbox(settings.outbox_records, settings.outbox_size, settings.outbox_full)
+        delivery = Delivery(name, kind, sink, outbox, self.metrics, self.recorder.delivered)
+        self.deliveries[name] = delivery
+        self.recorder.sinks = tuple(self.deliveries)
+        return delivery
+
+    async def open_incidents(self) -> list[Record]:
+        """The latest record of each open incident; labels aside, which tell nothing of its state."""
+        found = []
+        for id, event in self.worker.picture.open_incidents.items():
+            record = Record.of(event)
+            if event.event == "incident.labelled":
+                stored = await self.recorder.ask(self.recorder.store.incident, id)
+                earlier = [r for r in stored if r.event != "incident.labelled"]
+                record = earlier[-1] if earlier else record
+            found.append(record)
+        return found
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """None of the inner tasks ends by itself: if one does, the process cannot go on."""
+        if task.cancelled() or task.exception() is None:
+            return
+        error = task.exception()
+        log.error("%s failed", task.get_name(), exc_info=error)
+        self.failure = self.failure or Fatal(f"{task.get_name()} failed: {error}", EXIT_FAILED)
+        self.signals.stop.set()
+
+    # ---------------------------------------------------------------------------------- work
+
+    def _source_ended(self) -> None:
+        if self.once and all(reader.status in ("ended", "failed") for reader in self.readers.values()):
+            self.intake.order("flush", {}).add_done_callback(lambda _: self.signals.stop.set())
+
+    async def _work(self) -> None:
+        """One turn after the other: batches or an order through the pipeline, then to the recorder."""
+        while True:
+            item = await self.intake.take(TURN_SAMPLES)
+            await self.recorder.room()
+            if not isinstance(item, Order):
+                await self._digest(item)
+                if self.worker.interrupted:
+                    return
+            elif item.name != "stop":
+                await self._obey(item)
+            else:
+                return
+
+    async def _digest(self, arrivals: list[Arrival]) -> None:
+        outcome = await self.worker.run(self.worker.work, arrivals)
+        now = time.monotonic()
+        self.metrics.observe("update_duration_seconds", outcome.seconds)
+        for arrival in arrivals[: outcome.done]:
+            self.metrics.observe("latency_seconds", now - arrival.arrived)
+        await self._take_over(outcome)
+        self.intake.finished(arrivals)
+        if any(event.event == "detector.calibrated" for event in outcome.events):
+            await self._snapshot()  # what took long to learn is not to be learnt twice
+
+    async def _take_over(self, outcome: Outcome) -> None:
+        for event in await self.recorder.add(outcome.entries, outcome.events, None):
+            self.gauges.event(event)
+
+    async def _obey(self, order: Order) -> None:
+        try:
+            if order.name in COMMANDS:
+                outcome = await self.worker.run(self.worker.command, order.name, order.arguments)
+                await self._take_over(outcome)
+                result: Any = outcome.events
+            elif order.name == "flush":
+                await self._take_over(await self.worker.run(self.worker.flush))
+                result = None
+            elif order.name == "rebuild":
+                await self.worker.run(self.worker.rebuild, order.arguments["plan"])
+                await self._snapshot()
+                result = None
+            elif order.name == "snapshot":
+                await self._snapshot()
+                result = None
+            else:  # "pass": somebody waits for its turn only
+                result = None
+        except Exception as error:
+            if not order.done.done():
+                order.done.set_exception(error)
+            if not isinstance(error, ValueError):
+                raise
+            return
+        if not order.done.done():
+            order.done.set_result(result)
+
+    async def _snapshot(self) -> None:
+        await self.recorder.room()
+        outcome = await self.worker.run(self.worker.snapshot)
+        await self.recorder.add(outcome.entries, [], self.worker.taken)
+
+    async def _housekeeping(self) -> None:
+        """Orders snapshots when they are due; keeps the gauges fresh for whoever asks."""
+        ordered: asyncio.Future[Any] | None = None
+        while True:
+            await asyncio.sleep(0.5)
+            self.gauges.refresh()
+            if self.recorder.snapshot_due and (ordered is None or ordered.done()):
+                ordered = self.intake.order("snapshot", {})
+
+    async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
+        """An operator's command, in its turn; what it led to, once that is on disk or refused by it."""
+        events: list[Event] = await self.intake.order(name, arguments)
+        await self.recorder.commit()
+        return events
+
+    def _told(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        for delivery in self.deliveries.values():
+            delivery.add(records)
+        for listener in self.listeners:
+            listener(records)
+
+    def _committed(self, positions: Mapping[str, Any]) -> None:
+        for name, position in positions.items():
+            if name in self.readers:
+                self.readers[name].acknowledge(position)
+
+    def _reload_soon(self) -> None:
+        if self._reloading is None or self._reloading.done():
+            self._reloading = self._spawn(reload(self), "reload")
+
+    # ---------------------------------------------------------------------------------- stop
+
+    async def _stop(self) -> None:
+        """Drain, save, acknowledge, send, close; with the second signal only save."""
+        self.ready = False
+        self.notifier.stopping()
+        if not hasattr(self, "worker"):
+            return
+        deadline = time.monotonic() + (FINISH_ONCE_S if self.once else STOP_S)
+
+        def left(most: float) -> float:
+            return max(0.1, min(most, deadline - time.monotonic()))
+
+        await asyncio.gather(*(reader.stop_reading() for reader in self.readers.values()))
+        if self._work_task is not None:
+            await self._drain(left(STOP_S - 5.0))
+            await self._save()
+        await asyncio.gather(*(reader.close(left(2.0)) for reader in self.readers.values()))
+        if not self.signals.now.is_set() and self.failure is None:
+            waiting = [d.finish(left(20.0 if self.once else 2.0)) for d in self.deliveries.values()]
+            await self._unless_hurried(asyncio.gather(*waiting))
+        await asyncio.gather(*(delivery.close(left(1.0)) for delivery in self.deliveries.values()))
+        if self._work_task is not None:
+            await self.recorder.commit()  # what the sinks have taken meanwhile
+        if self.http is not None:
+            await self.http.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.worker.shutdown()
+        self.recorder.close()
+        log.info("stopped")
+
+    async def _unless_hurried(self, work: Any) -> None:
+        """Wait for something, but not beyond a second signal."""
+        hurry = asyncio.create_task(self.signals.now.wait())
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([hurry, task], return_when=asyncio.FIRST_COMPLETED)
+        for one in (hurry, task):
+            one.cancel()
+        await asyncio.gather(hurry, task, return_exceptions=True)
+
+    async def _drain(self, timeout: float) -> None:
+        """Let the pipeline work off what has arrived; what it cannot is given up, and read again later."""
+        assert self._work_task is not None
+        self.intake.order("stop", {})
+        if self.worker.stage is None:  # a calibration under way is not waited for
+            await self._unless_hurried(asyncio.wait([self._work_task], timeout=timeout))
+        if not self._work_task.done():
+            self.worker.stopping = True
+            self.intake.clear()
+            self.intake.order("stop", {})
+            await asyncio.wait([self._work_task], timeout=2.0)
+
+    async def _save(self) -> None:
+        """A last snapshot, so that the next start has nothing to repeat."""
+        assert self._work_task is not None
+        if self.failure is None and self._work_task.done() and not self.worker.interrupted:
+            try:
+                async with asyncio.timeout(5.0):
+                    await self._snapshot()
+            except TimeoutError:
+                log.error("no time for a last snapshot; the journal has everything")
+        if not await self.recorder.commit():
+            log.error("the last commit failed: what came after the one before will be read again")
+
+    def _exit_code(self) -> int:
+        failed = [reader.name for reader in self.readers.values() if reader.status == "failed"]
+        if self.once and failed:
+            log.error("could not read: %s", ", ".join(failed))
+            return EXIT_UNAVAILABLE
+        return EXIT_OK
+
+
+def _noting(entries: Any, positions: dict[str, Any]) -> Any:
+    """The entries of a journal, with the sources' positions noted as they pass."""
+    for entry in entries:
+        yield entry
+        if entry.source is not None:
+            positions[entry.source] = entry.position
+
+
+async def serve(config: Config, *, once: bool = False, dry_run: bool = False) -> int:
+    """Run the service until it is told to stop; the exit code of the process."""
+    return await Daemon(config, once=once, dry_run=dry_run).run()

@@ -1,0 +1,128 @@
+"""Taking over a changed configuration while running: all of it, or nothing.
+
+Everything that can be refused comes first: reading, building, binding an address, fitting the pipeline. Then
+doors that changed are exchanged; those that did not keep their connections, and unchanged nodes their state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from connectors.base import ConnectorError
+from detector import logs
+from detector.config import Config, ConfigError
+
+if TYPE_CHECKING:
+    from detector.daemon import Daemon
+
+log = logging.getLogger("detector.reload")
+CLOSE_S = 2.0
+
+
+class Refused(Exception):
+    """The new configuration cannot be taken over while running."""
+
+
+async def reload(daemon: Daemon) -> None:
+    """Read the file again and apply it; if anything is wrong with it, say so and go on as before."""
+    daemon.notifier.reloading()
+    try:
+        await _apply(daemon)
+    except (ConfigError, ConnectorError, OSError, Refused, ValueError) as error:
+        daemon.reload_error = str(error)
+        daemon.metrics.set("config_last_reload_successful", 0)
+        log.error("configuration refused, the running one stays: %s", error)
+    else:
+        daemon.reload_error = None
+        daemon.metrics.set("config_last_reload_successful", 1)
+        daemon.metrics.set("config_last_reload_timestamp_seconds", time.time())
+        log.info("configuration taken over")
+    finally:
+        daemon.notifier.ready()
+        daemon.notifier.status(daemon.gauges.line())
+
+
+async def _apply(daemon: Daemon) -> None:
+    old = daemon.config
+    if old.path is None:
+        raise Refused("the configuration did not come from a file")
+    new = await asyncio.to_thread(Config.load, old.path)
+    logs.hide(logs.secrets_of(new))
+    if new.state.folder() != old.state.folder():
+        raise Refused("state.directory cannot change while running: restart instead")
+    if new.http.enabled != old.http.enabled:
+        raise Refused("http.enabled cannot change while running: restart instead")
+    sources, sinks = new.source_objects(), {} if daemon.dry_run else new.sink_objects()
+    plan = await asyncio.to_thread(_plan, new)
+    prepared = await daemon.http.prepare(new.http) if daemon.http is not None else None
+    if plan != daemon.worker.plan:
+        try:
+            await daemon.intake.order("rebuild", {"plan": plan})
+        except BaseException:
+            if prepared is not None:
+                prepared.discard()
+            raise
+    # From here on nothing can be refused.
+    daemon.config = new
+    daemon.recorder.settings = new.state
+    daemon.recorder.store.history = new.state.history
+    if daemon.http is not None and prepared is not None:
+        await daemon.http.adopt(prepared)
+    await _exchange_sources(daemon, old, sources)
+    await _exchange_sinks(daemon, old, sinks)
+
+
+def _plan(config: Config) -> Any:
+    from detector.worker import Plan
+
+    return Plan(config.network(), config.dim, config.settings(), config.names(), config.components)
+
+
+async def _exchange_sources(daemon: Daemon, old: Config, sources: dict[str, Any]) -> None:
+    new = daemon.config
+    gone = [
+        name for name, reader in daemon.readers.items()
+        if new.sources.get(name) != old.sources.get(name) or reader.status == "failed"
+    ]  # fmt: skip
+    await asyncio.gather(*(daemon.readers[name].stop_reading() for name in gone))
+    if gone:
+        await daemon.intake.order("pass", {})  # what they have read goes through the pipeline first
+        await daemon.recorder.commit()
+    for name in gone:
+        await daemon.readers.pop(name).close(CLOSE_S)
+        if name not in new.sources:
+            daemon.metrics.forget("source", name)
+    for name, source in sources.items():
+        if name not in daemon.readers:
+            daemon.add_reader(name, source).start()
+
+
+async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) -> None:
+    new = daemon.config
+    waiting: dict[str, list[Any]] = {}
+    for name in list(daemon.deliveries):
+        if new.sinks.get(name) != old.sinks.get(name) or daemon.deliveries[name].status == "failed":
+            delivery = daemon.deliveries.pop(name)
+            await delivery.close(CLOSE_S)
+            waiting[name] = delivery.outbox.hold(len(delivery.outbox))
+            if name not in new.sinks:
+                daemon.metrics.forget("sink", name)
+    greeting = await daemon.open_incidents()
+    for name, sink in sinks.items():
+        if name not in daemon.deliveries:
+            delivery = daemon.add_delivery(name, sink)
+            delivery.add(waiting.get(name, []))
+            delivery.start(greeting)
+    daemon.recorder.sinks = tuple(daemon.deliveries)
+    for delivery in daemon.deliveries.values():
+        state = new.state
+        delivery.outbox.limit(state.outbox_records, state.outbox_size, state.outbox_full)
+    lost = [record.id for name in waiting if name not in new.sinks for record in waiting[name]]
+    if lost:
+        log.warning("%d records waited for sinks that are gone; forgotten", len(lost))
+        for name in waiting:
+            if name not in new.sinks:
+                daemon.recorder.delivered(name, [record.id for record in waiting[name]])

@@ -1,0 +1,206 @@
+"""The pipeline and the one thread that touches it: batches, commands and looks inside take their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from detector.events import Event
+from detector.intake import Arrival
+from detector.journal import (
+    Entry,
+    command_entry,
+    decode_command,
+    decode_samples,
+    samples_entry,
+)
+from detector.network import Network
+from detector.picture import Picture
+from detector.pipeline import Pipeline
+from detector.settings import Settings
+from detector.snapshot import Snapshot
+
+COMMANDS = ("accept", "clear", "label")
+REPLAY_BEAT_S = 1.0
+
+Result = TypeVar("Result")
+
+
+class Interrupted(Exception):
+    """Raised inside a long calculation because the process is to stop."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pipeline is made from."""
+
+    network: Network | None
+    dim: int
+    settings: Settings
+    names: list[str] | None = None
+    components: list[str] | None = None
+
+    def fresh(self) -> Pipeline:
+        return Pipeline(self.network, self.dim, self.settings, names=self.names, components=self.components)
+
+    def restored(self, snapshot: Snapshot) -> Pipeline:
+        """ValueError if the state was made for something else."""
+        return Pipeline.from_state(
+            self.network, self.dim, self.settings, dict(snapshot.arrays), dict(snapshot.meta),
+            names=self.names, components=self.components,
+        )  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """What came of one turn."""
+
+    entries: list[Entry] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    seconds: float = 0.0
+    done: int = 0  # arrivals worked on; fewer than given if interrupted
+
+
+class Worker:
+    """All methods that touch the pipeline run in its thread, one after the other."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.beat = time.monotonic()  # when the thread last showed progress
+        self.stage: tuple[str, float] | None = None  # of a long calculation under way
+        self.stopping = False
+        self.interrupted = False  # in the middle of a batch: the pipeline is not to be used or saved
+        self.picture: Picture
+        self.taken: Snapshot  # the latest
+        self._pipeline: Pipeline
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pipeline")
+
+    async def run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def alive(self, timeout: float) -> bool:
+        """Whether the thread answers, or shows progress in what it is doing."""
+        asked = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.run(self._beat)
+        except (TimeoutError, RuntimeError):
+            return self.beat >= asked
+        return True
+
+    def _beat(self) -> None:
+        self.beat = time.monotonic()
+
+    def _progress(self, stage: str, share: float) -> None:
+        self.stage = (stage, share)
+        self._beat()
+        if self.stopping:
+            raise Interrupted(stage)
+
+    def _adopt(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        pipeline.progress = self._progress
+        self._look()
+
+    def _look(self) -> None:
+        self.picture = Picture.of(self._pipeline)
+
+    def shutdown(self) -> None:
+        self.stopping = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # ------------------------------------------------------------------- in the thread, by `run`
+
+    def start(self, snapshot: Snapshot | None, journal: Iterator[Entry]) -> tuple[list[Event], int]:
+        """Build the pipeline and repeat what the journal tells: its events, and the samples repeated."""
+        self._adopt(self.plan.fresh() if snapshot is None else self.plan.restored(snapshot))
+        events: list[Event] = []
+        count = 0
+        for entry in journal:
+            events += self._repeat(entry)
+            count += entry.count
+            self._beat()
+            if self.stopping:
+                raise Interrupted("replay of the journal")
+        self._look()
+        return events, count
+
+    def _repeat(self, entry: Entry) -> list[Event]:
+        if entry.kind == "samples":
+            return self._pipeline.push(decode_samples(entry.body))
+        if entry.kind == "command":
+            return self._command(*decode_command(entry.body))
+        if entry.kind == "flush":
+            return self._pipeline.flush()
+        self._pipeline.state()
+        return []
+
+    def work(self, arrivals: list[Arrival]) -> Outcome:
+        """Push batches; neighbours from one source are one push and one entry of the journal."""
+        outcome = Outcome()
+        begun = time.monotonic()
+        at = 0
+        while at < len(arrivals):
+            first, samples, end = arrivals[at], arrivals[at].batch.samples, at + 1
+            while end < len(arrivals) and arrivals[end].source == first.source:
+                samples = samples + arrivals[end].batch.samples
+                end += 1
+            try:
+                outcome.events += self._pipeline.push(samples)
+            except Interrupted:
+                self.interrupted = True
+                break
+            outcome.entries.append(samples_entry(first.source, samples, arrivals[end - 1].position))
+            at = outcome.done = end
+            self.stage = None
+            self._beat()
+        outcome.seconds = time.monotonic() - begun
+        if outcome.done:
+            self._look()
+        return outcome
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
+        """An operator's command at the stream's own time; IncidentError if it makes no sense."""
+        now = self._pipeline.watermark
+        arguments = {**arguments, "time": time.time() if now is None else now}
+        events = self._command(name, arguments)
+        self._look()
+        return Outcome([command_entry(name, arguments)], events)
+
+    def _command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
+        if name not in COMMANDS:
+            raise ValueError(f"unknown command {name!r}")
+        act: Callable[..., list[Event]] = getattr(self._pipeline, name)
+        return act(**arguments)
+
+    def flush(self) -> Outcome:
+        """The stream has ended."""
+        events = self._pipeline.flush()
+        self._look()
+        return Outcome([Entry("flush")], events)
+
+    def snapshot(self) -> Outcome:
+        """The whole state; the pipeline rebuilds its sums, and the journal says so."""
+        arrays, meta = self._pipeline.state()
+        self._beat()
+        self.taken = Snapshot(arrays, meta, created=time.time())
+        return Outcome([Entry("rebuild")])
+
+    def rebuild(self, plan: Plan) -> None:
+        """Go on with another network or other settings; on ValueError everything stays as it was."""
+        arrays, meta = self._pipeline.state()
+        changed = plan.restored(Snapshot(arrays, meta))
+        self.plan = plan
+        self._adopt(changed)
+
+    def node_view(self, name: str) -> dict[str, Any]:
+        view: dict[str, Any] = self._pipeline.node_view(name)
+        return view
+
+    def ask(self, question: Callable[[Pipeline], Result]) -> Result:
+        """A look inside."""
+        return question(self._pipeline)
