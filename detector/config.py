@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
 
 import connectors
 from connectors import Sink, Source
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Config", "ConfigError", "Problem"]
 
-DoorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+def _door_name(name: str) -> str:
+    # It becomes a label of metrics and a key of the database.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
+        raise ValueError("a door's name has 1 to 64 letters, digits, dots, dashes or underscores")
+    return name
+
+
+DoorName = Annotated[str, AfterValidator(_door_name)]
 SourceConfig = Annotated[Model, Doors("source")]
 SinkConfig = Annotated[Model, Doors("sink")]
 
