@@ -84,7 +84,7 @@ class Daemon:
 
 def incident_path(incident: str, action: str = "") -> str:
     """The path of an incident; ids come from people, and may hold anything."""
-    return f"/api/incidents/{quote(incident, safe='')}" + (f"/{action}" if action else "")
+    return f"/api/v1/incidents/{quote(incident, safe='')}" + (f"/{action}" if action else "")
 
 
 def _good(status: int, answer: Any, good: set[int]) -> Any:

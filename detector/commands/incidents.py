@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from detector.config import Config
 
 Record = dict[str, Any]
+WORTH = ("type", "error", "reload_refused", "lag", "waiting")  # of what a part says about itself
+LIMIT = 1000  # incidents listed, the newest
 DONE = {"accept": "accepted", "clear": "cleared", "label": "labelled"}
 
 
@@ -25,34 +27,39 @@ def status(config_path: Path, as_json: bool) -> None:
     """Ask the running daemon how it is. Exit code 69 if it is not ready, or not there."""
     daemon = Daemon(load_config(config_path))
     ready: Record = daemon.get("/readyz")
-    open_ones = [record for record in _listed(daemon.get("/api/incidents")) if not record.get("resolution")]
+    now: Record = daemon.get("/api/v1/status")
     if as_json:
-        print_json({**ready, "incidents": open_ones})
+        print_json({**now, "ready": ready["ready"], "status": ready["status"], "parts": ready["parts"]})
     else:
-        print_table(["part", "state", "about"], _parts(ready), f"detector at {daemon.address}")
-        _print_incidents(open_ones)
-    if ready.get("ready") is False or ready.get("status") not in (None, "ready", "ok"):
+        print_table(["part", "state", "about"], status_rows(ready, now), f"detector at {daemon.address}")
+        print_incidents(now["incidents_open"])
+    if not ready["ready"]:
         raise Failure("the daemon is not ready", UNAVAILABLE)
 
 
-def _parts(ready: Record) -> list[list[Any]]:
-    """One line per part of the answer, however deep it is."""
-    rows: list[list[Any]] = []
-    for name, value in ready.items():
-        if not isinstance(value, dict):
-            rows.append([name, _word(value), ""])
-            continue
-        for part, facts in value.items():
-            if isinstance(facts, dict):
-                state = facts.get("state", facts.get("status", facts.get("ok", "")))
-                rest = {key: fact for key, fact in facts.items() if key not in ("state", "status", "ok")}
-                about = ", ".join(
-                    f"{key} {_word(f)}" for key, f in rest.items() if f not in (None, "", [], {})
-                )
-                rows.append([f"{name}.{part}", _word(state), about])
-            else:
-                rows.append([f"{name}.{part}", _word(facts), ""])
+def status_rows(ready: Record, now: Record) -> list[list[str]]:
+    """One line per part of the daemon, the whole first."""
+    states = ", ".join(f"{count} {name}" for name, count in now["nodes"]["states"].items() if count)
+    rows = [["service", ready["status"], now["summary"]], ["nodes", str(now["nodes"]["count"]), states]]
+    if now.get("event_threshold") is not None:
+        largest, level = now.get("event_statistic_max"), now["event_threshold"]
+        rows.append(["statistic", _word(largest), f"largest event statistic; the threshold is {level:g}"])
+    if now.get("promised_rate") is not None:
+        observed = now.get("observed_rate")
+        seen = "" if observed is None else f"; labelled false so far: {observed * 86400:.3g} per day"
+        rows.append(["false incidents", f"{now['promised_rate'] * 86400:.3g} per day", f"promised{seen}"])
+    rows += [_row(name, part) for name, part in ready["parts"].items()]
+    for side in ("sources", "sinks"):
+        rows += [
+            _row(f"{side}.{name}", {**now[side].get(name, {}), **part}) for name, part in ready[side].items()
+        ]
     return rows
+
+
+def _row(name: str, part: Record) -> list[str]:
+    rest = {key: fact for key, fact in part.items() if key != "status"}
+    plain = {key: fact for key, fact in rest.items() if key in WORTH and fact not in (None, "")}
+    return [name, str(part["status"]), ", ".join(f"{key} {_word(fact)}" for key, fact in plain.items())]
 
 
 def _word(value: Any) -> str:
@@ -76,7 +83,7 @@ def list_(config_path: Path, everything: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        _print_incidents(found)
+        print_incidents(found)
 
 
 @incidents.command()
@@ -89,7 +96,7 @@ def show(incident: str, config_path: Path, as_json: bool) -> None:
     if as_json:
         print_json(records)
         return
-    _print_incidents(records[-1:])
+    print_incidents(records[-1:])
     nodes = records[-1].get("nodes") or ()
     rows = [[node["name"], node["state"], node.get("statistic"), node.get("peak")] for node in nodes]
     print_table(["node", "state", "statistic", "peak"], rows, "nodes")
@@ -153,7 +160,7 @@ def _tell(config_path: Path, incident: str, action: str, body: Record) -> None:
 def _latest(config: Config) -> list[Record]:
     """The last record of every incident, newest first: from the daemon, else from its database."""
     try:
-        return _listed(Daemon(config).get("/api/incidents"))
+        return _listed(Daemon(config).get("/api/v1/incidents", limit=LIMIT))
     except NotRunning:
         latest: dict[str, Record] = {}
         for record in _stored(config):
@@ -180,14 +187,12 @@ def _stored(config: Config) -> list[Record]:
     return [record for record in records if str(record["event"]).startswith("incident.")]
 
 
-def _listed(answer: Any) -> list[Record]:
-    """Records from any of the forms an answer may have."""
-    if isinstance(answer, dict):
-        answer = answer.get("incidents", answer.get("records", [answer]))
-    return list(answer)
+def _listed(answer: Record) -> list[Record]:
+    found: list[Record] = answer["incidents"] if "incidents" in answer else answer["records"]
+    return found
 
 
-def _print_incidents(records: list[Record]) -> None:
+def print_incidents(records: list[Record]) -> None:
     from detector.events import clock
 
     if not records:
