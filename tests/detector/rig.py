@@ -1,0 +1,236 @@
+"""Real daemons for the tests: data with known changes, a quick configuration, processes to start and kill."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+NODES = [f"n{i}" for i in range(8)]
+EDGES = [[NODES[i], NODES[(i + 1) % 8]] for i in range(8)]
+START = 1_700_000_000
+LEARN = 400
+
+
+def lines(
+    first: int, last: int, every: int = 0, lasts: int = 10, seed: int = 1, pad: int = 0, size: float = 3.0
+) -> Iterator[str]:
+    """JSON lines of ticks first..last; each `every` ticks one node jumps for `lasts` ticks."""
+    rng = random.Random(seed * 1_000_003 + first)
+    padding = "x" * pad
+    for tick in range(first, last):
+        changed = NODES[(tick // every * 3) % 8] if every and 0 < tick % every <= lasts else None
+        for node in NODES:
+            value = rng.gauss(0.0, 1.0) + (size if node == changed else 0.0)
+            sample = {"time": START + tick, "node": node, "value": round(value, 5)}
+            yield json.dumps({**sample, "pad": padding} if pad else sample)
+
+
+def settings(folder: Path, **groups: Any) -> dict[str, Any]:
+    """A small, quick configuration; `groups` replace or add top-level keys."""
+    base: dict[str, Any] = {
+        "graph": {"edges": EDGES},
+        "sources": {"in": {"type": "file", "path": str(folder / "in.jsonl")}},
+        "align": {"step": "1s", "lateness": "1s"},
+        "windows": {"reference": 40, "tests": [5, 10]},
+        "estimator": {"sigma": 1.0, "coupling": 0.5, "ridge": 0.1, "rank": 6, "atoms": 16},
+        "alarm": {"learn": LEARN, "budget": "1 per 500 ticks"},
+        "incidents": {"clear_after": 5, "cool_down": "5s"},
+        "sinks": {"out": {"type": "file", "path": str(folder / "out.jsonl")}},
+        "state": {"directory": str(folder / "state")},
+        "http": {"port": 0},
+    }
+    return {**base, **groups}
+
+
+def write_config(folder: Path, **groups: Any) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(settings(folder, **groups)))
+    return path
+
+
+def ids(path: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for(condition: Callable[[], Any], timeout: float = 20.0, what: str = "") -> Any:
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout} s in vain for {what or condition}"
+        time.sleep(0.02)
+    return found
+
+
+class Service:
+    """`detector run` as a process of its own."""
+
+    def __init__(
+        self, config: Path, *options: str, environment: dict[str, str] | None = None, **more: Any
+    ) -> None:
+        self.log = config.with_name(f"log-{time.monotonic_ns()}")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "detector", "run", "--config", str(config), *options],
+                stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}, **more,
+            )  # fmt: skip
+        self._port: int | None = None
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            found = wait_for(lambda: re.search(r"listening on \w+://\S*:(\d+)", self.said()) or self._died())
+            self._port = int(found[1])
+        return self._port
+
+    def _died(self) -> None:
+        assert self.process.poll() is None, f"exit {self.process.returncode}: {self.said()}"
+
+    def wait_ready(self) -> Service:
+        wait_for(lambda: " ready: " in self.said() or self._died(), what="ready")
+        return self
+
+    def ask(
+        self, path: str, method: str = "GET", body: Any = None, headers: dict[str, str] | None = None,
+        timeout: float = 40.0,
+    ) -> tuple[int, Any]:  # fmt: skip
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            data = body if isinstance(body, (bytes, str, type(None))) else json.dumps(body)
+            connection.request(method, path, data, headers or {})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        try:
+            return answer.status, json.loads(text) if text else None
+        except ValueError:
+            return answer.status, text.decode(errors="replace")
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over the series with these labels."""
+        _, text = self.ask("/metrics")
+        total, found = 0.0, False
+        for line in text.splitlines():
+            head, _, value = line.rpartition(" ")
+            if head.split("{")[0] == f"detector_{name}" and all(
+                f'{k}="{v}"' in head for k, v in labels.items()
+            ):
+                total, found = total + float(value), True
+        assert found, f"no metric {name} {labels}"
+        return total
+
+    def stop(self, timeout: float = 15.0) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
+
+class Receiver:
+    """An HTTP receiver that notes the records it is sent; `delay` and `status` make it slow or broken."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.delay, self.status = 0.0, 204
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if outer.delay:
+                    time.sleep(outer.delay)
+                if outer.status < 300:
+                    outer.records.append(json.loads(body))
+                self.send_response(outer.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def ids(self) -> list[str]:
+        return [record["id"] for record in self.records]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class NotifySocket:
+    """What systemd would hear."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "notify")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.path)
+        self._socket.settimeout(0.2)
+        self.heard: list[tuple[float, str]] = []
+        self._open = True
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while self._open:
+            try:
+                message = self._socket.recv(65536).decode()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            self.heard += [(time.monotonic(), line) for line in message.split("\n")]
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for _, line in self.heard]
+
+    def close(self) -> None:
+        self._open = False
+        self._socket.close()
+
+
+def learnt(folder: Path) -> Path:
+    """A state folder that has learnt, made by a real run; copy it to start where watching begins."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "in.jsonl").write_text("\n".join(lines(0, LEARN + 60)) + "\n")
+    with Service(write_config(folder), "--once") as service:
+        assert service.process.wait(90) == 0, service.said()
+    assert any("calibrated" in line for line in (folder / "out.jsonl").read_text().splitlines())
+    return folder / "state"
+
+
+def copy_state(state: Path, folder: Path) -> None:
+    shutil.copytree(state, folder / "state")
