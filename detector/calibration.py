@@ -93,12 +93,17 @@ class Report:
         lines = [f"learnt from {self.n_ticks} ticks of {self.step:g} s; blocks of {self.block} ticks"]
         if np.isfinite(self.promised):
             lines += [
-                f"kernel width {c.sigma:g} × median distance, coupling {c.coupling:g}, ridge {c.ridge:g}, "
-                 f"gain {c.gain:g}; {self.atoms} atoms, rank {self.rank}",
+                (
+                    f"kernel width {c.sigma:g} × median distance, coupling {c.coupling:g}, "
+                    f"ridge {c.ridge:g}, gain {c.gain:g}; {self.atoms} atoms, rank {self.rank}"
+                ),
                 f"thresholds: event {self.event_threshold:.2f}, node {self.threshold:.2f}",
                 f"promised: {self.budget}, the whole network",
-                f"checked on {v['ticks']:.0f} ticks not used before: {v['incidents']:.0f} false incidents, "
-                 f"expected {v['expected']:.2f}; 95 % interval {v['low']:.3g} to {v['high']:.3g} times that",
+                (
+                    f"checked on {v['ticks']:.0f} ticks not used before: {v['incidents']:.0f} false "
+                    f"incidents, expected {v['expected']:.2f}; 95 % interval {v['low']:.3g} to "
+                    f"{v['high']:.3g} times that"
+                ),
                 "expected delay in ticks (median; found within 200):",
             ]
         lines += [

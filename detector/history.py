@@ -19,13 +19,13 @@ class History:
         self._values = np.full((256, n_nodes, dim), np.nan)
         self._times = np.zeros(256)
         self._n = 0
-        self._count = np.zeros(n_nodes, np.int64)
+        self.count = np.zeros(n_nodes, np.int64)
 
     @classmethod
     def of(cls, X: Floats, times: Floats) -> History:
         made = cls(X.shape[1], X.shape[2])
         made._values, made._times, made._n = X.copy(), np.array(times, np.float64), len(X)
-        made._count = np.isfinite(X).all(axis=2).sum(axis=0)
+        made.count = np.isfinite(X).all(axis=2).sum(axis=0)
         return made
 
     def __len__(self) -> int:
@@ -37,12 +37,12 @@ class History:
             self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)])
         self._values[self._n, layer.nodes] = layer.values
         self._times[self._n] = layer.times[-1]
-        self._count[layer.nodes] += 1
+        self.count[layer.nodes] += 1
         self._n += 1
 
     def share(self, wanted: int) -> float:
         """How much of ``wanted`` samples the median node has given."""
-        return min(1.0, float(np.median(self._count)) / wanted)
+        return min(1.0, float(np.median(self.count)) / wanted)
 
     def arrays(self) -> tuple[Floats, Floats]:
         """Values (T, N, d) and times (T,) made strictly increasing: layers of one tick may share a time."""

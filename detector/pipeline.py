@@ -65,6 +65,7 @@ class Pipeline:
         self.report: Report | None = None
         self.incidents = Incidents(self.network.names, self.network.graph, settings.incidents)
         self.evidence = WindowEvidence(self)
+        self.newcomers: History | None = None  # samples of nodes that were not there to be learnt
         self.progress: Progress | None = None
         self.ticks = 0
         self.coverage = 1.0
@@ -271,6 +272,8 @@ class Pipeline:
         engine, health = self.engine, self.aligner.health
         assert engine is not None
         assert self.preprocess is not None
+        if not self.preprocess.quiet_.learnt.all():
+            self._meet_newcomers(tick)
         if len(tick.restart):
             self.preprocess.restart(tick.restart)
             engine.restart(tick.restart)
@@ -283,6 +286,28 @@ class Pipeline:
         if self.ticks % COVERAGE_EVERY == 0:
             events += self._look_at_coverage(tick)
         return events
+
+    def _meet_newcomers(self, tick: Tick) -> None:
+        """Nodes of which nothing was learnt (new, or silent then) learn from their own samples.
+
+        Their scale comes from as many samples as fill all windows; what is quiet for their scores is taken
+        from the other nodes.
+        """
+        assert self.preprocess is not None
+        unknown = np.flatnonzero(~self.preprocess.quiet_.learnt).astype(np.int32)
+        if self.newcomers is None:
+            self.newcomers = History(len(unknown), self.dim)
+        for layer in tick.layers:
+            here = layer.take(np.isin(layer.nodes, unknown))
+            if len(here):
+                place = np.searchsorted(unknown, here.nodes).astype(np.int32)
+                self.newcomers.add(Columns(place, here.times, here.values))
+        wanted = self.settings.windows.reference + self.settings.windows.tests[-1]
+        grown = self.newcomers.count >= wanted
+        if grown.any():
+            X, times = self.newcomers.arrays()
+            self.preprocess.adopt(unknown[grown], X[:, grown], times)
+            self.newcomers = None if grown.all() else History.of(X[:, ~grown], times)
 
     def _verdict(self, tick: Tick) -> Verdict:
         engine, health, report = self.engine, self.aligner.health, self.report

@@ -49,6 +49,9 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
     }
     if pipeline.history is not None:
         arrays |= _prefixed("history", pipeline.history.state())
+    if pipeline.newcomers is not None and pipeline.preprocess is not None:
+        meta["unlearnt"] = np.flatnonzero(~pipeline.preprocess.quiet_.learnt).tolist()
+        arrays |= _prefixed("newcomers", pipeline.newcomers.state())
     if pipeline.preprocess is not None:
         made, meta["preprocess"] = pipeline.preprocess.state()
         arrays |= _prefixed("preprocess", made)
@@ -93,13 +96,12 @@ def put_back(
     pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low = meta["coverage"]
     if meta["phase"] == "learning":
         history = _part("history", arrays)
-        pipeline.history = History.of(
-            _pick(history["values"].swapaxes(0, 1), rows).swapaxes(0, 1), history["times"]
-        )
+        pipeline.history = History.of(_pick_nodes(history["values"], rows), history["times"])
         pipeline.incidents.restore(meta["incidents"])
         return pipeline
     pipeline.history = None
     pipeline.preprocess = Preprocess.restore(_part("preprocess", arrays), meta["preprocess"], rows)
+    pipeline.newcomers = _newcomers(pipeline, _part("newcomers", arrays), rows, meta)
     pipeline.report = Report.of(meta["report"])
     if network is None and meta["learns_graph"] and (rows == np.arange(len(rows))).all():
         weights, indices, indptr = (arrays[f"graph.{part}"] for part in ("weights", "indices", "indptr"))
@@ -160,10 +162,25 @@ def _part(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
 
 
-def _pick(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
-    out = np.full((len(rows), *array.shape[1:]), np.nan)
-    out[rows >= 0] = array[rows[rows >= 0]]
+def _pick_nodes(values: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """Columns (T, N', d) of a history (T, N, d); NaN for a new node."""
+    out = np.full((len(values), len(rows), values.shape[2]), np.nan)
+    out[:, rows >= 0] = values[:, rows[rows >= 0]]
     return out
+
+
+def _newcomers(
+    pipeline: Pipeline, kept: Arrays, rows: NDArray[np.intp], meta: dict[str, Any]
+) -> History | None:
+    """Samples of nodes not learnt yet; their columns follow the order of those nodes, now and then."""
+    if not kept:
+        return None
+    assert pipeline.preprocess is not None
+    then = {int(v): k for k, v in enumerate(meta["unlearnt"])}
+    now = np.flatnonzero(~pipeline.preprocess.quiet_.learnt)
+    return History.of(
+        _pick_nodes(kept["values"], np.array([then.get(int(rows[v]), -1) for v in now])), kept["times"]
+    )
 
 
 def _pick_or_mean(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:

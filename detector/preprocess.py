@@ -15,7 +15,7 @@ independent, but a change of level shrinks to its (1 - sum a)th part. How each s
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +153,18 @@ class Preprocess:
             z, valid = twin.apply(nodes, values, now)
             row[valid] = z[valid]
         return Z
+
+    def adopt(self, nodes: Nodes, X: Floats, times: ArrayLike | None = None) -> None:
+        """Learn ``nodes`` from their own X (T, k, d), with the steps that were chosen for the others."""
+        q = self.quiet_
+        steps = replace(self.settings, difference=q.lag, whiten="aic" if len(q.ar) else 0)
+        other = learn(steps, X, times)
+        for name in _ARRAYS:
+            if name == "ar":
+                q.ar[:, nodes] = other.ar[: len(q.ar)]
+            else:
+                getattr(q, name)[nodes] = getattr(other, name)
+        self.restart(nodes)
 
     def restart(self, nodes: Nodes) -> None:
         """Forget the lags of those nodes, as after a gap."""

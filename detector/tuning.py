@@ -27,9 +27,9 @@ Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
 SIGMAS = (0.6, 1.0)
-COUPLINGS = (0.3, 1.0, 3.0)
+COUPLINGS = (0.3, 0.1, 1.0)  # the width is chosen at the first
+RIDGE_SHARE, LEAST_RIDGE = 0.01, 0.002  # of the coupling: the document's gamma is of this order
 GAINS = (2.0, 1.5, 1.25, 1.0)
-START = Choice(sigma=0.6, coupling=1.0, ridge=0.01, gain=2.0)
 HORIZON = 40  # ticks a put-in change is watched
 BAR = 4.2  # event statistic taken for an alarm while choosing; nearly normal, so about one network's budget
 NODE_BAR = 3.3
@@ -62,21 +62,26 @@ class Tuning:
 
     def choose(self, progress: Progress) -> tuple[Choice, Nystroem]:
         given = self.settings.estimator
-        best = replace(START, ridge=given.ridge or START.ridge)
         sigmas = (given.sigma,) if given.sigma is not None else SIGMAS
         couplings = (given.coupling,) if given.coupling is not None else COUPLINGS
         if given.name == "pool":
             couplings = (0.0,)
-        first = START.coupling if START.coupling in couplings else couplings[0]
-        best = replace(best, coupling=first)
+        first = couplings[0]
+        best = self._with(Choice(sigmas[0], first, 0.0, GAINS[0]), first)
         trials = len(sigmas) + len(couplings) - 1
         best = self._best((replace(best, sigma=s) for s in sigmas), progress, 0, trials)
-        others = [replace(best, coupling=c) for c in couplings if c != first]
+        others = [self._with(best, c) for c in couplings[1:]]
         if others:
             best = self._best([best, *others], progress, len(sigmas) - 1, trials)
         tried = self._of(best)
         gain = next((g for g in GAINS if tried[f"leak {g}"] <= LEAK_LIMIT), GAINS[-1])
         return replace(best, gain=gain), features(self.Z, best.sigma, self.settings)
+
+    def _with(self, choice: Choice, coupling: float) -> Choice:
+        """``choice`` with that coupling, and the ridge that goes with it unless one is given."""
+        given = self.settings.estimator.ridge
+        ridge = given if given is not None else max(RIDGE_SHARE * coupling, LEAST_RIDGE)
+        return replace(choice, coupling=coupling, ridge=ridge)
 
     def _of(self, choice: Choice) -> dict[str, float]:
         for tried in self.table:
