@@ -86,7 +86,7 @@ class NetworkDetector:
         step = self.settings.align.step
         if time is None:
             # Half a step in: the middle of the tick, so that rounding cannot move it into another.
-            done = pipeline.watermark
+            done = pipeline.watermark if pipeline.watermark is not None else pipeline.learnt_until
             time = 0.5 * step if done is None else (math.floor(done / step) + 1.5) * step
         seen = np.flatnonzero(~np.isnan(values).all(axis=1)).astype(np.int32)
         return pipeline.push_columns(Columns(seen, np.full(len(seen), time), values[seen])) + pipeline.flush()

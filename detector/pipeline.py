@@ -65,6 +65,7 @@ class Pipeline:
         self.report: Report | None = None
         self.incidents = Incidents(self.network.names, self.network.graph, settings.incidents)
         self.evidence = WindowEvidence(self)
+        self.learnt_until: float | None = None  # time of the last sample learnt from
         self.newcomers: History | None = None  # samples of nodes that were not there to be learnt
         self.progress: Progress | None = None
         self.ticks = 0
@@ -232,6 +233,7 @@ class Pipeline:
             self.engine, self.report = done.engine, done.report
         self.report.warnings[:0] = [text for text in warnings if text]
         self.history = None
+        self.learnt_until = float(times[-1])
         self.aligner.health.learning = False
         self._fill(X, times)
         found = self.report

@@ -44,6 +44,7 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
         "align": align,
         "incidents": pipeline.incidents.state(),
         "ticks": pipeline.ticks,
+        "learnt_until": pipeline.learnt_until,
         "coverage": [pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low],
         "phase": pipeline.phase,
     }
@@ -92,7 +93,7 @@ def put_back(
     old = {name: k for k, name in enumerate(meta["names"])}
     rows = np.array([old.get(name, -1) for name in pipeline.names], np.intp)
     pipeline.aligner.restore(_part("align", arrays), meta["align"])
-    pipeline.ticks = int(meta["ticks"])
+    pipeline.ticks, pipeline.learnt_until = int(meta["ticks"]), meta["learnt_until"]
     pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low = meta["coverage"]
     if meta["phase"] == "learning":
         history = _part("history", arrays)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import chi2
 
 from detector.bootstrap import rows
 from detector.engine import Choice, Engine
@@ -33,7 +34,7 @@ GAINS = (2.0, 1.5, 1.25, 1.0)
 HORIZON = 40  # ticks a put-in change is watched
 BAR = 4.2  # event statistic taken for an alarm while choosing; nearly normal, so about one network's budget
 NODE_BAR = 3.3
-LEAK_LIMIT = 2.5  # unchanged neighbours of an event may be alarmed this much more often than in quiet
+LEAK_LIMIT = 2.0  # unchanged neighbours of an event may be alarmed so much more often than in quiet
 
 
 def features(Z: Floats, sigma: float, settings: Settings, tol: float = 1e-3) -> Nystroem:
@@ -56,7 +57,7 @@ class Tuning:
         self.seed = settings.alarm.seed
         rng = np.random.default_rng(self.seed)
         size = int(np.clip(Z.shape[1] // 5, 1, 25))
-        centres = rng.choice(graph.n_nodes, min(2, graph.n_nodes), replace=False)
+        centres = rng.choice(graph.n_nodes, min(3, graph.n_nodes), replace=False)
         self.sets = [neighbourhood(graph, int(c), size) for c in centres]
         self.table: list[dict[str, float]] = []  # what was tried, and what it gave
 
@@ -108,23 +109,18 @@ class Tuning:
         quiet = Rehearsal(engine, self.Z, rows(len(self.Z), self.block, self.seed + 1))
         quiet.warm_up()
         quiet.learn_quiet(500)
-        delays, leaks = [], []
+        delays: list[float] = []
+        crossed, watched = np.zeros(len(GAINS)), 0
         for k, nodes in enumerate(self.sets):
             near = np.setdiff1d(engine.levels.around(nodes), nodes).astype(np.int32)
             for i, change in enumerate(kinds(self.Z.shape[2])):
-                delay, crossed = self._watch(quiet.fork(self._rows(k, i)), change, nodes, near)
+                delay, alarmed = self._watch(quiet.fork(self._rows(k, i)), change, nodes, near)
                 delays.append(delay)
-                leaks.append(crossed)
-            _, base = self._watch(quiet.fork(self._rows(k, 0)), None, nodes, near)
-            leaks.append(-base)
-        n_kinds = len(kinds(self.Z.shape[2]))
-        total, quiet_share = np.zeros(len(GAINS)), np.zeros(len(GAINS))
-        for k in range(len(self.sets)):
-            block = leaks[k * (n_kinds + 1) : (k + 1) * (n_kinds + 1)]
-            total += np.sum(block[:-1], axis=0) / n_kinds
-            quiet_share -= block[-1]
-        # In units of the quiet rate of one in a thousand, plus what these few ticks show by chance.
-        leak = np.maximum(total - quiet_share, 0.0) / len(self.sets) / (HORIZON / 1000.0) + 1.0
+                crossed += alarmed
+                watched += len(near)
+        # Few neighbours for a few ticks: only what cannot be chance counts, against one alarm in 1000 ticks.
+        expected = max(watched * HORIZON / 1000.0, 1e-9)
+        surely = np.where(crossed > 0, chi2.ppf(0.05, 2.0 * np.maximum(crossed, 0.5)) / 2.0, 0.0)
         tried = {
             "sigma": choice.sigma,
             "coupling": choice.coupling,
@@ -132,7 +128,7 @@ class Tuning:
             "delay": float(np.exp(np.mean(np.log(delays)))),
             "rank": float(engine.bank.features.rank),
         }
-        tried |= {f"leak {g}": float(x) for g, x in zip(GAINS, leak, strict=True)}
+        tried |= {f"leak {g}": float(x) for g, x in zip(GAINS, surely / expected, strict=True)}
         self.table.append(tried)
         return tried
 
@@ -142,7 +138,7 @@ class Tuning:
     def _watch(
         self, run: Rehearsal, change: Change | None, nodes: NDArray[np.int32], near: NDArray[np.int32]
     ) -> tuple[float, Floats]:
-        """Ticks until the event statistic sees the change, and the share of ``near`` alarmed, per gain."""
+        """Ticks until the event statistic sees the change, and how many of ``near`` were alarmed, per gain."""
         levels = run.engine.levels
         delay = float(2 * HORIZON)
         crossed = np.zeros((len(GAINS), len(near)), np.bool_)
@@ -156,4 +152,4 @@ class Tuning:
                 crossed[k] |= np.maximum(sure, np.minimum(backed, gain * sure)) > NODE_BAR
 
         run.play(HORIZON, look, change, nodes)
-        return delay, crossed.mean(axis=1) if len(near) else np.zeros(len(GAINS))
+        return delay, crossed.sum(axis=1).astype(float)
