@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,15 @@ from detector.commands.base import on_terminal
 
 def print_json(data: Any) -> None:
     """Indented on a terminal, one line when piped."""
-    click.echo(json.dumps(data, indent=2 if on_terminal() else None, ensure_ascii=False))
+    click.echo(as_json_text(data, indent=2 if on_terminal() else None))
+
+
+def as_json_text(data: Any, indent: int | None = None) -> str:
+    """As the sinks write it: a number that is not known is null, never NaN."""
+    import msgspec
+
+    text = msgspec.json.encode(data)
+    return (text if indent is None else msgspec.json.format(text, indent=indent)).decode()
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import click
 
 from detector.commands.base import config_option, json_option, load_config, on_terminal
 from detector.commands.learn import as_time, decode_of, history, new_pipeline
-from detector.commands.output import Progress, progress_bar
+from detector.commands.output import Progress, as_json_text, progress_bar
 
 if TYPE_CHECKING:
     from detector.config import Config
@@ -111,8 +110,7 @@ class Printer:
 
         for event in events:
             self.seen[event.event] += 1
-            record = event.record()
-            self._progress.echo(line(record) if self._pretty else json.dumps(record, ensure_ascii=False))
+            self._progress.echo(line(event.record()) if self._pretty else as_json_text(event))
 
 
 def _summary(pipeline: Pipeline, counts: Counter[str], seen: Counter[str], seconds: float) -> str:
