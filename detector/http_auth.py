@@ -14,7 +14,8 @@ from detector.metrics import Metrics
 from detector.service_settings import HttpSettings
 
 log = logging.getLogger("detector.http")
-OPEN = ("/healthz",)  # says "ok" or not, and nothing else
+OPEN = ("/healthz", "/")  # says "ok" or not, and nothing else; the page, which holds no data
+OPEN_FOLDER = "/page/"  # its scripts
 SCHEMES = ("Bearer", "Token")  # the second is what Telegraf's InfluxDB v2 output sends
 
 
@@ -23,7 +24,8 @@ def refusal(request: web.Request, settings: HttpSettings, metrics: Metrics) -> w
     if not _same_origin(request) or not _expected_host(request, settings):
         metrics.count("http_refused_total", reason="origin")
         return web.json_response({"error": "requests of other sites are not answered"}, status=403)
-    if request.path in OPEN or not (settings.token is not None or settings.token_file is not None):
+    is_open = request.path in OPEN or request.path.startswith(OPEN_FOLDER)
+    if is_open or not (settings.token is not None or settings.token_file is not None):
         return None
     try:
         expected = settings.secret("token")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import html
 import logging
 import socket
 import ssl
@@ -19,6 +18,7 @@ from detector.event_stream import EventStream
 from detector.http_auth import refusal
 from detector.http_limits import Gates, gated
 from detector.incidents_api import IncidentsApi, answer, error
+from detector.page import StatusPage
 from detector.service_settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -30,16 +30,8 @@ SECURITY = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",  # the page brings its own
 }
-PAGES = (
-    ("/readyz", "how each part is"),
-    ("/api/v1/status", "status"),
-    ("/api/v1/incidents", "incidents"),
-    ("/api/v1/nodes", "nodes"),
-    ("/metrics", "metrics"),
-    ("/api/v1/openapi.json", "description of the interface"),
-)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -67,9 +59,10 @@ class HttpServer:
         self._stream = EventStream(daemon)
         self._gates = Gates(settings, daemon.metrics)
         self._app = web.Application(client_max_size=settings.max_body, middlewares=[self._guard])
+        self._page = StatusPage(daemon, self._gates.endless)
+        self._page.mount(self._app)
         self._app.add_routes(
             [
-                web.get("/", self._index),
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
@@ -131,6 +124,7 @@ class HttpServer:
 
     async def stop(self) -> None:
         self._stream.stop()
+        self._page.stop()
         if self._server is not None:
             self._server.close()
         if self._socket is not None:
@@ -159,18 +153,11 @@ class HttpServer:
 
     def _sealed(self, response: web.StreamResponse) -> web.StreamResponse:
         if not response.prepared:
-            response.headers.update(SECURITY)
+            for name, value in SECURITY.items():
+                response.headers.setdefault(name, value)
         return response
 
     # ---------------------------------------------------------------------------------- pages
-
-    async def _index(self, request: web.Request) -> web.Response:
-        """A plain list of what there is."""
-        rows = "".join(f'<li><a href="{path}">{html.escape(words)}</a></li>' for path, words in PAGES)
-        line = html.escape(self._daemon.gauges.line())
-        head = "<!doctype html><meta charset=utf-8><title>detector</title><h1>detector</h1>"
-        text = f"{head}<p>{line}</p><ul>{rows}</ul>"
-        return web.Response(text=text, content_type="text/html")
 
     async def _healthz(self, request: web.Request) -> web.Response:
         healthy = self._daemon.pulse.healthy

@@ -70,17 +70,44 @@ def node_view(pipeline: Pipeline, v: int) -> dict[str, Any]:
         "threshold": number(pipeline.threshold),
         "event_threshold": number(pipeline.event_threshold),
         "preprocess": pipeline.preprocess.inspect(v),
+        **_units(pipeline, v),
+        **_membership(pipeline, v),
         "reference": np.round(engine.reference(v), 4).tolist(),
         "recent": np.round(engine.recent(v), 4).tolist(),
         "times": engine.times(v).tolist(),
-        "scales": [
-            {"length": int(n), "score": number(score)}
-            for n, score in zip(pipeline.settings.windows.tests, engine.scores[v], strict=False)
-        ],
+        "scales": _scales(pipeline, engine, v),
     }
     if isinstance(engine, Engine):
         view["ratio"] = _ratio(engine, v)
     return view
+
+
+def _units(pipeline: Pipeline, v: int) -> dict[str, Any]:
+    """How to come from units of quiet spread to those of the sensor; null where there is no way back."""
+    centre, scale = pipeline.evidence.scale(v)
+    return {"centre": [_number(x) for x in centre], "scale": [_number(x) for x in scale]}
+
+
+def _membership(pipeline: Pipeline, v: int) -> dict[str, Any]:
+    """Its part in an open incident: whether the reference is frozen, and since when it changed."""
+    owner = pipeline.incidents.roster.owner.get(v)
+    if owner is None:
+        return {"held": False, "onset": None}
+    member = pipeline.incidents.open[owner].members[pipeline.names[v]]
+    return {"held": True, "onset": member.onset.time if member.onset else None}
+
+
+def _scales(pipeline: Pipeline, engine: Engine | RiverEngine, v: int) -> list[dict[str, Any]]:
+    """The score of each test window, and how many quiet spreads it is above its quiet mean."""
+    scores = engine.scores[v]
+    quiet = engine.quiet if isinstance(engine, Engine) else None
+    level = np.full(len(scores), np.nan)
+    if quiet is not None:
+        level = (scores - quiet.score_mean[v]) / quiet.score_spread[v]
+    return [
+        {"length": int(n), "score": _number(score), "level": _number(z)}
+        for n, score, z in zip(pipeline.settings.windows.tests, scores, level, strict=False)
+    ]
 
 
 def _ratio(engine: Engine, v: int) -> list[dict[str, Any]]:
