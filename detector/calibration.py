@@ -95,7 +95,8 @@ class Report:
             lines += [
                 (
                     f"kernel width {c.sigma:g} × median distance, coupling {c.coupling:g}, "
-                    f"ridge {c.ridge:g}, gain {c.gain:g}; {self.atoms} atoms, rank {self.rank}"
+                    f"ridge {c.ridge:g}, gains {c.gain:g} and {c.inside:g}; {self.atoms} atoms, "
+                    f"rank {self.rank}"
                 ),
                 f"thresholds: event {self.event_threshold:.2f}, node {self.threshold:.2f}",
                 f"promised: {self.budget}, the whole network",

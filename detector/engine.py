@@ -31,6 +31,7 @@ class Choice:
     coupling: float  # N lam mean degree
     ridge: float  # N lam gamma
     gain: float  # how far neighbours lower the bar of the node statistic
+    inside: float = 2.0  # the same next to an open incident
 
 
 class Engine:
@@ -52,10 +53,11 @@ class Engine:
         if settings.windows.mode == "fixed":
             self.bank.held[:] = 1
         self.fixed = settings.windows.mode == "fixed"
-        self.levels = Levels(used, len(settings.windows.tests), choice.gain)
+        self.levels = Levels(used, len(settings.windows.tests), choice.gain, choice.inside)
         self.quiet: Quiet | None = None
         self.stamps = np.zeros((graph.n_nodes, settings.windows.tests[-1]))  # times of the recent values
         self._moved = np.zeros(graph.n_nodes, np.bool_)
+        self._waiting: tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None = None
 
     @property
     def node(self) -> NDArray[np.float64]:
@@ -64,6 +66,10 @@ class Engine:
     @property
     def event(self) -> NDArray[np.float64]:
         return self.levels.event
+
+    @property
+    def inside(self) -> NDArray[np.float64]:
+        return self.levels.inside
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -79,12 +85,25 @@ class Engine:
 
     def slide(self, nodes: Nodes, z: NDArray[Any], times: NDArray[Any] | None = None) -> None:
         """One new value for each of the distinct ``nodes``; ``times`` are kept beside them."""
+        self._settle()
+        self._waiting = nodes, z, times
+        self._moved[nodes] = True
+
+    def _settle(self) -> None:
+        """The values that still wait enter their windows: only the last ones before `finish` may wait."""
+        if self._waiting is not None:
+            nodes, z, _ = self._waiting
+            self.bank.slide(nodes, z)
+            self._stamp()
+
+    def _stamp(self) -> None:
+        assert self._waiting is not None
+        nodes, _, times = self._waiting
+        self._waiting = None
         bank = self.bank
-        bank.slide(nodes, z)
         if times is not None:  # a node whose reference is filling writes where the ring will write later
             slot = (bank.test_head[nodes] + bank.test_count[nodes] - 1) % self.stamps.shape[1]
             self.stamps[nodes, slot] = times
-        self._moved[nodes] = True
 
     def finish(self) -> None:
         """Refit where data or neighbours moved, and bring the statistics up to date there."""
@@ -93,13 +112,18 @@ class Engine:
         if not len(moved):
             return
         rows = self.levels.around(moved)
-        self.bank.refit(rows)
+        if self._waiting is not None:  # one pass over the sums for both
+            self.bank.step(self._waiting[0], self._waiting[1], rows)
+            self._stamp()
+        else:
+            self.bank.refit(rows)
         if self.quiet is not None:
             self.levels.update(self.bank.scores, self.bank.exposure, self.quiet, rows)
 
     def restart(self, nodes: Nodes) -> None:
         """The windows of ``nodes`` start anew."""
         if len(nodes):
+            self._settle()
             self.bank.restart(nodes)
             self._moved[nodes] = True
 
@@ -117,6 +141,7 @@ class Engine:
         self.bank.held[nodes] = 1 if self.fixed else 0
 
     def rebaseline(self, v: int, keep: int) -> None:
+        self._settle()
         self.bank.rebaseline(v, keep)
         self.release([v])
         self._moved[v] = True
@@ -158,11 +183,13 @@ class Engine:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays for `restore`; sums are rebuilt here too, so that both go on alike."""
-        return self.bank.state() | {"stamps": self.stamps.copy()}
+        self._settle()
+        return self.bank.state() | {"stamps": self.stamps.copy(), "moved": self._moved.copy()}
 
     def restore(self, arrays: dict[str, NDArray[Any]], rows: NDArray[np.intp]) -> None:
         self.bank.restore(arrays, rows)
         self.stamps[rows >= 0] = arrays["stamps"][rows[rows >= 0]]
+        self._moved[rows >= 0] = arrays["moved"][rows[rows >= 0]]
         if self.quiet is not None:
             self.levels.update(self.bank.scores, self.bank.exposure, self.quiet)
 
@@ -174,11 +201,12 @@ class Engine:
 
     def copy(self) -> Engine:
         """An engine that goes its own way from here; features, graph and quiet values are shared."""
+        self._settle()
         twin = copy.copy(self)
         twin.bank, twin.levels = copy.copy(self.bank), copy.copy(self.levels)
         for part in (twin.bank, twin.levels):
             for name, value in vars(part).items():
                 if isinstance(value, np.ndarray):
                     setattr(part, name, value.copy())
-        twin._moved = self._moved.copy()
+        twin._moved, twin.stamps = self._moved.copy(), self.stamps.copy()
         return twin

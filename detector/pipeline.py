@@ -320,6 +320,8 @@ class Pipeline:
         with np.errstate(invalid="ignore"):
             hot = (event > report.event_threshold) & able
             member = (node > report.threshold) & able
+            if self.incidents.roster.owner:  # next to an open incident neighbours count for more
+                member |= self._next_to_incidents() & (engine.inside > report.threshold) & able
             warm = (node > self.settings.alarm.release * report.threshold) & able
         return Verdict(
             tick.end,
@@ -335,6 +337,14 @@ class Pipeline:
             health.stuck.copy(),
             np.isfinite(node),
         )
+
+    def _next_to_incidents(self) -> NDArray[np.bool_]:
+        graph, owner = self.network.graph, self.incidents.roster.owner
+        near = np.zeros(graph.n_nodes, np.bool_)
+        for v in owner:
+            near[v] = True
+            near[graph.neighbours(v)] = True
+        return near
 
     def _act(self) -> None:
         assert self.engine is not None

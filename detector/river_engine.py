@@ -78,6 +78,8 @@ class RiverEngine:
     def event(self) -> NDArray[np.float64]:
         return self.node
 
+    inside = event
+
     @property
     def scores(self) -> NDArray[np.float64]:
         return self.node[:, None]

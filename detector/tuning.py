@@ -7,7 +7,7 @@ and the loss favours the trivial answer. So changes are put into the network's o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,26 @@ from scipy.stats import chi2
 
 from detector.bootstrap import rows
 from detector.engine import Choice, Engine
-from detector.injection import Change, kinds, neighbourhood
+from detector.injection import Change, community, kinds
 from detector.rehearsal import Rehearsal
 from detector.settings import Settings
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
 from estimators.graph import Graph
 from estimators.kernels import median_distance
-from estimators.levels import BACKED, SURE
+from estimators.levels import BACKED, NEAR, SURE
 
 Floats = NDArray[np.float64]
+Nodes = NDArray[np.int32]
 Progress = Callable[[str, float], None]
 
 SIGMAS = (0.6, 1.0)
 COUPLINGS = (0.3, 0.1, 1.0)  # the width is chosen at the first
 RIDGE_SHARE, LEAST_RIDGE = 0.01, 0.002  # of the coupling: the document's gamma is of this order
 GAINS = (2.0, 1.5, 1.25, 1.0)
+INSIDE_GAINS = (8.0, 4.0, 2.0)
+INSIDE_AT = 20  # ticks after a change at which membership is judged
+PRECISION = 0.95
 HORIZON = 40  # ticks a put-in change is watched
 BAR = 4.2  # event statistic taken for an alarm while choosing; nearly normal, so about one network's budget
 NODE_BAR = 3.3
@@ -49,6 +53,16 @@ def features(Z: Floats, sigma: float, settings: Settings, tol: float = 1e-3) -> 
     return Nystroem(dictionary, tol=tol, rank=settings.estimator.rank)
 
 
+@dataclass
+class Seen:
+    """What one put-in change led to."""
+
+    delay: float  # ticks until the event statistic saw it
+    crossed: Floats  # unchanged neighbours alarmed, per gain
+    right: Floats  # changed nodes that would count as members, per inside gain
+    wrong: Floats  # unchanged neighbours that would
+
+
 class Tuning:
     """Tries settings on a history Z (T, N, d) with block length ``block``."""
 
@@ -56,9 +70,9 @@ class Tuning:
         self.Z, self.graph, self.settings, self.block = Z, graph, settings, block
         self.seed = settings.alarm.seed
         rng = np.random.default_rng(self.seed)
-        size = int(np.clip(Z.shape[1] // 5, 1, 25))
+        size = int(np.clip(Z.shape[1] // 5, 1, 20))
         centres = rng.choice(graph.n_nodes, min(3, graph.n_nodes), replace=False)
-        self.sets = [neighbourhood(graph, int(c), size) for c in centres]
+        self.sets = [community(graph, int(c), size) for c in centres]
         self.table: list[dict[str, float]] = []  # what was tried, and what it gave
 
     def choose(self, progress: Progress) -> tuple[Choice, Nystroem]:
@@ -76,7 +90,8 @@ class Tuning:
             best = self._best([best, *others], progress, len(sigmas) - 1, trials)
         tried = self._of(best)
         gain = next((g for g in GAINS if tried[f"leak {g}"] <= LEAK_LIMIT), GAINS[-1])
-        return replace(best, gain=gain), features(self.Z, best.sigma, self.settings)
+        inside = next((g for g in INSIDE_GAINS if tried[f"precision {g}"] >= PRECISION), INSIDE_GAINS[-1])
+        return replace(best, gain=gain, inside=inside), features(self.Z, best.sigma, self.settings)
 
     def _with(self, choice: Choice, coupling: float) -> Choice:
         """``choice`` with that coupling, and the ridge that goes with it unless one is given."""
@@ -111,12 +126,15 @@ class Tuning:
         quiet.learn_quiet(500)
         delays: list[float] = []
         crossed, watched = np.zeros(len(GAINS)), 0
+        right, wrong = np.zeros((2, len(INSIDE_GAINS)))
         for k, nodes in enumerate(self.sets):
             near = np.setdiff1d(engine.levels.around(nodes), nodes).astype(np.int32)
             for i, change in enumerate(kinds(self.Z.shape[2])):
-                delay, alarmed = self._watch(quiet.fork(self._rows(k, i)), change, nodes, near)
-                delays.append(delay)
-                crossed += alarmed
+                seen = self._watch(quiet.fork(self._rows(k, i)), change, nodes, near)
+                delays.append(seen.delay)
+                crossed += seen.crossed
+                right += seen.right
+                wrong += seen.wrong
                 watched += len(near)
         # Few neighbours for a few ticks: only what cannot be chance counts, against one alarm in 1000 ticks.
         expected = max(watched * HORIZON / 1000.0, 1e-9)
@@ -129,27 +147,33 @@ class Tuning:
             "rank": float(engine.bank.features.rank),
         }
         tried |= {f"leak {g}": float(x) for g, x in zip(GAINS, surely / expected, strict=True)}
+        precision = (right + 1.0) / (right + wrong + 1.0)
+        tried |= {f"precision {g}": float(x) for g, x in zip(INSIDE_GAINS, precision, strict=True)}
         self.table.append(tried)
         return tried
 
     def _rows(self, k: int, i: int) -> Iterator[int]:
         return rows(len(self.Z), self.block, self.seed + 100 + 10 * k + i)
 
-    def _watch(
-        self, run: Rehearsal, change: Change | None, nodes: NDArray[np.int32], near: NDArray[np.int32]
-    ) -> tuple[float, Floats]:
-        """Ticks until the event statistic sees the change, and how many of ``near`` were alarmed, per gain."""
+    def _watch(self, run: Rehearsal, change: Change, nodes: Nodes, near: Nodes) -> Seen:
         levels = run.engine.levels
-        delay = float(2 * HORIZON)
+        seen = Seen(float(2 * HORIZON), np.zeros(len(GAINS)), np.zeros(0), np.zeros(0))
         crossed = np.zeros((len(GAINS), len(near)), np.bool_)
 
+        def inside(rows: Nodes) -> Floats:
+            """How many would count as members, per gain."""
+            sure, beside = levels.level[SURE, rows], levels.level[NEAR, rows]
+            return np.array([np.count_nonzero(np.minimum(beside, g * sure) > NODE_BAR) for g in INSIDE_GAINS])
+
         def look(t: int) -> None:
-            nonlocal delay
-            if delay > HORIZON and np.nanmax(levels.event[nodes], initial=-np.inf) > BAR:
-                delay = t + 1.0
+            if seen.delay > HORIZON and np.nanmax(levels.event[nodes], initial=-np.inf) > BAR:
+                seen.delay = t + 1.0
             sure, backed = levels.level[SURE, near], levels.level[BACKED, near]
             for k, gain in enumerate(GAINS):
                 crossed[k] |= np.maximum(sure, np.minimum(backed, gain * sure)) > NODE_BAR
+            if t + 1 == INSIDE_AT:
+                seen.right, seen.wrong = inside(nodes), inside(near)
 
         run.play(HORIZON, look, change, nodes)
-        return delay, crossed.sum(axis=1).astype(float)
+        seen.crossed = crossed.sum(axis=1).astype(float)
+        return seen

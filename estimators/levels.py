@@ -11,6 +11,7 @@ value over scales taken. Then
 
     event statistic = max(own, near, wide)                      fast: pools what neighbours see
     node statistic  = max(sure, min(backed, gain sure))         neighbours lower the bar, cannot replace it
+    inside          = max(node, min(near, inside_gain sure))    for nodes next to an event that is certain
 
 Two devices keep unchanged neighbours of an event out of it: ``exposure`` (estimators/windows.py) discounts
 what coupled parameters carry over, and walks start from clipped values, so that one glaring neighbour counts
@@ -51,14 +52,15 @@ class Quiet:
 class Levels:
     """Keeps the levels up to date where scores moved."""
 
-    def __init__(self, graph: Graph, n_scales: int, gain: float = 2.0) -> None:
-        self.graph, self.gain = graph, gain
+    def __init__(self, graph: Graph, n_scales: int, gain: float = 2.0, inside_gain: float = 2.0) -> None:
+        self.graph, self.gain, self.inside_gain = graph, gain, inside_gain
         n = graph.n_nodes
         # The node itself weighs as much as one average link, whatever the unit of the weights.
         self.self_weight = float(graph.weights.mean()) if len(graph.weights) else 1.0
         self.values = np.full((N_LEVELS, n, n_scales), np.nan)
         self.level = np.full((N_LEVELS, n), np.nan)
         self.node = np.full(n, np.nan)
+        self.inside = np.full(n, np.nan)
         self.event = np.full(n, np.nan)
         self._clipped, self._two_steps = np.full((2, n, n_scales), np.nan)
         self._everyone: Nodes = np.arange(n, dtype=np.int32)
@@ -72,7 +74,9 @@ class Levels:
             )
         level = self.level[:, moved]
         self.event[moved] = level[: WIDE + 1].max(axis=0)
-        self.node[moved] = np.maximum(level[SURE], np.minimum(level[BACKED], self.gain * level[SURE]))
+        sure = level[SURE]
+        self.node[moved] = node = np.maximum(sure, np.minimum(level[BACKED], self.gain * sure))
+        self.inside[moved] = np.maximum(node, np.minimum(level[NEAR], self.inside_gain * sure))
 
     def pool(
         self, scores: Array, exposure: Array, mean: Array, spread: Array, rows: Nodes | None = None
