@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from os import PathLike
@@ -18,7 +19,7 @@ from detector.config_errors import ConfigError, Problem, dotted, problems_of
 from detector.config_graph import build_network, node_names, simulated
 from detector.config_groups import Group
 from detector.config_model import Doors, GraphConfig
-from detector.config_paths import anchored
+from detector.config_paths import anchored, secret_files
 from detector.pretty import PrettyStdout, is_terminal
 from detector.quiet import PreprocessSettings
 from detector.service_settings import HttpSettings, StateSettings
@@ -147,6 +148,19 @@ class Config(Model):
             except ConfigError as error:
                 problems += error.problems
         return problems
+
+    def doubts(self) -> list[Problem]:
+        """What is allowed, and yet may not be meant."""
+        doubts = []
+        if not self.sinks:
+            doubts.append(self.problem(("sinks",), "there are none: incidents are only kept and shown"))
+        for path, file in secret_files(self):
+            if not os.access(file, os.R_OK):
+                doubts.append(self.problem(path, f"{file} cannot be read by this user"))
+        if not self.http.loopback and self.http.authenticated and self.http.tls is None:
+            message = "a token without TLS can be overheard: give tls, or listen on loopback behind a proxy"
+            doubts.append(self.problem(("http",), message))
+        return doubts
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """A problem at that key of this configuration."""

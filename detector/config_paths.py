@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
 import connectors
+from connectors.secrets import WithSecrets
 from detector.config_groups import Group, group_model
 from detector.config_model import door_model
 from detector.yaml_guard import KeyPath
@@ -67,6 +69,21 @@ def anchored(value: Any, folder: Path) -> Any:
     if isinstance(value, list):
         return _same_if_equal(value, [anchored(given, folder) for given in value])
     return value
+
+
+def secret_files(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Path]]:
+    """Every file with a secret that a configuration names, and under which key."""
+    if isinstance(value, WithSecrets):
+        for name in value.secret_names():
+            file = getattr(value, f"{name}_file")
+            if file is not None:
+                yield (*path, f"{name}_file"), file
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from secret_files(getattr(value, name), (*path, name))
+    elif isinstance(value, dict):
+        for key, given in value.items():
+            yield from secret_files(given, (*path, key))
 
 
 def _same_if_equal(before: Any, after: Any) -> Any:

@@ -122,6 +122,22 @@ def wide_columns(
     return [(name, places) for name, places in found if len(places) == dim]
 
 
+def strangers(
+    path: Path, *, dim: int, names: Sequence[str], components: Sequence[str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Of a wide file: columns that belong to no node, and nodes that have no column."""
+    form = look_at(path)
+    if not form.is_wide:
+        return [], []
+    found = wide_columns(form.header, dim, names, components)
+    if not found:
+        return [], []  # an error, which reading it will tell
+    used = {0, *(place for _, places in found for place in places)}
+    there = {name for name, _ in found}
+    unused = [column for place, column in enumerate(form.header) if place not in used]
+    return unused, [name for name in names if name not in there]
+
+
 def _wide(
     path: Path, form: Form, dim: int, names: Sequence[str] | None, components: Sequence[str] | None
 ) -> Iterator[Part]:

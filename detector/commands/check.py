@@ -39,6 +39,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
 
     problems: list[Problem] = []
     lacking: list[Problem] = []
+    doubts: list[Problem] = []
     doors: dict[str, str] = {}
     config: Config | None = None
     try:
@@ -46,6 +47,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
         config.network()
         config.names()
         lacking = list(_missing_libraries(config))
+        doubts = config.doubts()
         if connect and not lacking:
             doors = asyncio.run(_try_doors(config, timeout))
     except ConfigError as error:
@@ -53,8 +55,11 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
     failed = {name: said for name, said in doors.items() if said != "ok"}
     code = CONFIG if problems else UNAVAILABLE if lacking or failed else 0
     if as_json:
-        print_json({"ok": code == 0, "problems": [p.record() for p in [*problems, *lacking]], "doors": doors})
+        faults, warnings = [p.record() for p in [*problems, *lacking]], [p.record() for p in doubts]
+        print_json({"ok": code == 0, "problems": faults, "warnings": warnings, "doors": doors})
     else:
+        for doubt in doubts:
+            click.echo(f"warning: {doubt}", err=True)
         for name, said in doors.items():
             click.echo(f"{name}: {said}", err=said != "ok")
         if code == 0 and config is not None:

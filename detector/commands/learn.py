@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from detector.commands.output import print_json, progress_bar
 if TYPE_CHECKING:
     from detector.config import Config
     from detector.pipeline import Pipeline
+    from detector.recordings import Part
 
 
 @click.command()
@@ -76,15 +78,31 @@ def decode_of(config: Config, source: str | None) -> Any:
     return decode
 
 
+def opened(
+    config: Config, pipeline: Pipeline, file: Path, source: str | None, tell: bool = True
+) -> Iterator[Part]:
+    """The parts of a recording; columns without a node and nodes without a column are told of."""
+    from detector.recordings import read_recording, strangers
+
+    decode = decode_of(config, source)
+    common: Any = {"dim": config.dim, "names": pipeline.names, "components": config.components}
+    if decode is None and tell:
+        unused, absent = strangers(file, **common)
+        for words, found in (("columns of no node", unused), ("nodes without a column", absent)):
+            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+            if found:
+                click.echo(f"{file}: {words}: {', '.join(found[:5])}{more}", err=True)
+    return read_recording(file, decode=decode, **common)
+
+
 def history(
     config: Config, pipeline: Pipeline, file: Path, source: str | None, begin: float | None,
     until: float | None, progress: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The samples of a recording between two times, on the grid of ticks."""
-    from detector.recordings import gather, on_grid, read_recording
+    from detector.recordings import gather, on_grid
 
-    parts = read_recording(file, dim=config.dim, names=pipeline.names, components=config.components,
-                           decode=decode_of(config, source))  # fmt: skip
+    parts = opened(config, pipeline, file, source)
     samples = [
         sample for sample in gather(parts, progress)
         if (begin is None or sample.time >= begin) and (until is None or sample.time < until)

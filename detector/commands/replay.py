@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from detector.commands.base import config_option, json_option, load_config, on_terminal
-from detector.commands.learn import as_time, decode_of, history, new_pipeline
+from detector.commands.learn import as_time, history, new_pipeline, opened
 from detector.commands.output import Progress, as_json_text, progress_bar
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def replay(
         pipeline = _prepared(config, file, source, learn_samples, as_time(until), from_state, progress)
         pipeline.progress = progress
         learnt_until = as_time(until)
-        from detector.recordings import read_recording
-
-        parts = read_recording(file, dim=config.dim, names=pipeline.names, components=config.components,
-                               decode=decode_of(config, source))  # fmt: skip
-        for part in parts:
+        for part in opened(config, pipeline, file, source, tell=until is None):
             samples = part.batch.samples
             if learnt_until is not None:
                 samples = [sample for sample in samples if sample.time >= learnt_until]

@@ -116,7 +116,12 @@ def test_a_fault_of_ours_is_one_line_unless_debugging(folder: Path, monkeypatch:
 def test_check(folder: Path) -> None:
     text = run("check").stdout
     assert text == "config.yaml: fine: 4 nodes, 3 links; sources: log; sinks: archive\n"
-    assert json.loads(run("check", "--json").stdout) == {"ok": True, "problems": [], "doors": {}}
+    assert json.loads(run("check", "--json").stdout) == {
+        "ok": True,
+        "problems": [],
+        "warnings": [],
+        "doors": {},
+    }
 
 
 def test_check_lists_everything_that_is_wrong(folder: Path) -> None:
@@ -131,6 +136,15 @@ def test_check_lists_everything_that_is_wrong(folder: Path) -> None:
         (4, 1, "window"),
         (6, 9, "alarm.lern"),
     ]
+
+
+def test_check_doubts_what_may_not_be_meant(folder: Path) -> None:
+    text = re.sub("sinks: .*", "", CONFIG.replace("{enabled: false}", "{host: 0.0.0.0, token_file: absent}"))
+    (folder / "config.yaml").write_text(text)
+    said = run("check").stderr.splitlines()
+    assert said[0] == "warning: config.yaml:1:1: sinks: there are none: incidents are only kept and shown"
+    assert said[1].endswith(f"http.token_file: {folder / 'absent'} cannot be read by this user")
+    assert "a token without TLS can be overheard" in said[2]
 
 
 def test_check_reads_the_files_of_the_graph(folder: Path) -> None:
@@ -259,6 +273,13 @@ def test_learn_saves_what_replay_and_run_go_on_from(folder: Path) -> None:
     assert record["ticks"] == 400
 
 
+def test_columns_that_do_not_fit_are_told(folder: Path) -> None:
+    text = (folder / "wide.csv").read_text()
+    (folder / "wide.csv").write_text(text.replace("time,a,b,c,d", "time,a,b,c,e", 1))
+    said = run("replay", "wide.csv").stderr
+    assert said.startswith("wide.csv: columns of no node: e\nwide.csv: nodes without a column: d\n")
+
+
 def test_learn_can_save_nothing(folder: Path) -> None:
     run("learn", "wide.csv", "--dry-run")
     assert not (folder / "state").exists()
@@ -270,7 +291,7 @@ def test_data_that_cannot_be_read(folder: Path) -> None:
     assert "does not exist" in run("replay", "absent.csv", code=2).stderr
     told = run("replay", "wide.csv", "--source", "x", code=2).stderr
     assert "'x' is none of the sources that decode: log" in told
-    (folder / "strange.csv").write_text("time,a\n1,\n")
+    (folder / "strange.csv").write_text("time,a,b,c,d\n1,,,,\n")
     assert "strange.csv: no sample of a node" in error_of(run("learn", "strange.csv", code=1))
 
 
