@@ -7,9 +7,9 @@ from detector.metrics import TABLE
 HEAD = """# Metrics
 
 `GET /metrics` gives these in Prometheus' text format, besides `process_*` (memory, CPU, descriptors). All
-names begin with `detector_`. Counters start anew with each process; `rate()` and `increase()` know. There is a
-series per source, sink, reason or state, and never one per node, except `detector_node_statistic`: by default
-the 20 nodes with the largest statistic, at most 200 (`http.node_metrics`).
+names begin with `detector_`. Counters start anew with each process; `rate()` and `increase()` know. There is
+a series per source, sink, reason or state, and never one per node, except `detector_node_statistic`: by
+default the 20 nodes with the largest statistic, at most 200 (`http.node_metrics`).
 
 Alert rules with their tests and a Grafana dashboard are in `monitoring/`.
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import multiprocessing
 import random
 import shutil
+import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,24 +19,13 @@ from detector.worker import Plan, Worker
 from tests.detector import rig
 
 KILLS = 50
-TICKS = 5000
+TICKS = 5500
 EVERY = 24
-
-
-def life(config: str) -> None:
-    """One life of the daemon, in a process of its own."""
-    from detector import logs
-    from detector.daemon import serve
-
-    logs.setup("text", "warning")
-    raise SystemExit(asyncio.run(serve(Config.load(config), once=True)))
 
 
 @pytest.mark.timeout(240)
 def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path) -> None:
     """50 kills at random moments of runs with 200 incidents: the ids equal those of a quiet run."""
-    processes: Any = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["detector.daemon", "connectors.files", "connectors.webhook"])
     rng = random.Random(5)
     data = tmp_path / "in.jsonl"
     # Long lines: the file is read in many pieces, so that a kill finds a run in every possible state.
@@ -61,10 +48,8 @@ def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path
         )  # fmt: skip
 
     config = prepare("quiet")
-    quiet = processes.Process(target=life, args=(str(config),))
-    quiet.start()
-    quiet.join(60)
-    assert quiet.exitcode == 0
+    with rig.Service(config, "--once") as quiet:
+        assert quiet.process.wait(60) == 0
     expected = rig.ids(config.with_name("out.jsonl"))
     opened = [one for one in expected if one.endswith("-1")]
     assert len(opened) >= 200
@@ -77,15 +62,15 @@ def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path
         hook.records.clear()
         rounds += 1
         while True:
-            process = processes.Process(target=life, args=(str(config),))
-            process.start()
-            process.join(rng.uniform(0.1, 0.6) if kills < KILLS else 60)
-            if process.exitcode is not None:
-                assert process.exitcode == 0
-                break
-            process.kill()
-            process.join()
-            kills += 1
+            with rig.Service(config, "--once", "--log-level", "warning") as service:
+                time.sleep(rng.uniform(0.1, 0.6))
+                if kills == KILLS:
+                    service.process.wait(60)
+                if service.process.poll() is not None:
+                    assert service.process.returncode == 0, service.said()
+                    break
+                service.kill()
+                kills += 1
         written = rig.ids(config.with_name("out.jsonl"))
         assert sorted(written) == sorted(expected), f"round {rounds}"
         assert len(written) == len(set(written))

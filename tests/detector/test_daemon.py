@@ -1,0 +1,241 @@
+"""Life cycle of the real process: start, stop, hurry, reload, once, dry run, exit codes (T20)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from detector.state import inspect
+from tests import servers
+from tests.detector import rig
+
+
+def feed(folder: Path, first: int, last: int, **more: int) -> None:
+    with (folder / "in.jsonl").open("a") as file:
+        file.write("\n".join(rig.lines(first, last, **more)) + "\n")
+
+
+def tail(folder: Path) -> dict[str, dict[str, str]]:
+    return {"in": {"type": "file", "path": str(folder / "in.jsonl"), "mode": "tail", "poll": "20ms"}}
+
+
+def test_stop_saves_everything(tmp_path: Path) -> None:
+    """SIGTERM: exit 0 in time, nothing left to repeat, and a second life goes on where the first stopped."""
+    feed(tmp_path, 0, 100)
+    config = rig.write_config(tmp_path, sources=tail(tmp_path))
+    with rig.Service(config, fork=False) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.metric("samples_received_total") == 800)
+        begun = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - begun < 10
+    seen = inspect(tmp_path / "state")
+    assert seen["journal"]["entries"] == 0
+    feed(tmp_path, 100, 150)
+    with rig.Service(config) as service:
+        service.wait_ready()
+        assert "state restored: snapshot" in service.said()
+        rig.wait_for(lambda: service.metric("samples_received_total") == 400)
+        _, status = rig.wait_for(
+            lambda: (a := service.ask("/api/v1/status"))[1]["counts"]["received"] == 1200 and a
+        )
+        assert status["counts"]["duplicate"] == 0
+        assert service.stop() == 0
+
+
+def test_stop_during_calibration_is_quick(tmp_path: Path) -> None:
+    """A long calculation is interrupted; its samples are in the journal or read again, nothing is lost."""
+    feed(tmp_path, 0, 1200)
+    config = rig.write_config(
+        tmp_path, alarm={"learn": 1000, "budget": "1 per 5000 ticks"}, estimator={"rank": 24, "atoms": 200}
+    )
+    with rig.Service(config) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"], timeout=30)
+        assert service.ask("/healthz")[0] == 200
+        begun = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - begun < 10
+        assert "stopped" in service.said()
+
+
+def test_second_signal_hurries(tmp_path: Path) -> None:
+    """With a sink that hangs, the second SIGTERM ends the wait; the record is kept for the next start."""
+    hook = rig.Receiver()
+    hook.delay = 60.0
+    feed(tmp_path, 0, 20)
+    config = rig.write_config(
+        tmp_path, sinks={"hook": {"type": "webhook", "url": hook.url, "timeout": "60s"}}
+    )
+    with rig.Service(config) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.metric("outbox_records", sink="hook") == 1)
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        begun = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(10) == 0
+        assert time.monotonic() - begun < 4
+    assert inspect(tmp_path / "state")["outbox"] == {"hook": 1}
+    hook.delay = 0.0
+    with rig.Service(config, "--once") as service:
+        assert service.process.wait(60) == 0
+    assert len(hook.ids) == 1
+    hook.close()
+
+
+def test_dry_run_sends_nothing_and_keeps_what_waits(tmp_path: Path) -> None:
+    """--dry-run touches no sink, and what waited for one still waits."""
+    feed(tmp_path, 0, 20)
+    config = rig.write_config(tmp_path)
+    with rig.Service(config, "--once", "--dry-run") as service:
+        assert service.process.wait(60) == 0
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_reload_is_all_or_nothing(tmp_path: Path) -> None:
+    """A bad file changes nothing and is told; a good one is taken over while unchanged doors stay open."""
+    feed(tmp_path, 0, 60)
+    config = rig.write_config(tmp_path, sources=tail(tmp_path))
+    with rig.Service(config) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.metric("samples_received_total") == 480)
+        good = config.read_text()
+        for broken in (
+            good.replace("windows:", "windoes:"),
+            "sources: [",
+            good.replace("reference: 40", "reference: 1"),
+        ):
+            config.write_text(broken)
+            service.process.send_signal(signal.SIGHUP)
+            rig.wait_for(lambda: service.metric("config_last_reload_successful") == 0)
+            status, ready = service.ask("/readyz")
+            assert status == 200
+            assert "reload_refused" in ready["parts"]["config"]
+            assert "the running one stays" in service.said()
+            config.write_text(good)
+            service.process.send_signal(signal.SIGHUP)
+            rig.wait_for(lambda: service.metric("config_last_reload_successful") == 1)
+
+        changed = yaml.safe_load(good)
+        changed["graph"] = {"edges": [*rig.EDGES, ["n0", "extra"]]}
+        changed["sinks"]["second"] = {"type": "file", "path": str(tmp_path / "second.jsonl")}
+        changed["sources"]["more"] = {"type": "file", "path": str(tmp_path / "more.jsonl"), "mode": "tail"}
+        config.write_text(yaml.safe_dump(changed))
+        service.process.send_signal(signal.SIGHUP)
+        rig.wait_for(lambda: len(service.ask("/api/v1/status")[1]["sources"]) == 2)
+        _, status = service.ask("/api/v1/status")
+        assert status["nodes"]["count"] == 9
+        assert set(status["sinks"]) == {"out", "second"}
+        assert status["learning_progress"] > 0
+        sample = json.dumps({"time": rig.START + 60, "node": "extra", "value": 1.0})
+        (tmp_path / "more.jsonl").write_text(sample + "\n")
+        feed(tmp_path, 60, 70)
+        rig.wait_for(lambda: service.metric("samples_received_total", source="in") == 560)
+        rig.wait_for(lambda: service.metric("samples_received_total", source="more") == 1)
+
+        config.write_text(good)
+        service.process.send_signal(signal.SIGHUP)
+        rig.wait_for(lambda: len(service.ask("/api/v1/status")[1]["sources"]) == 1)
+        assert 'source="more"' not in service.ask("/metrics")[1]
+        assert service.stop() == 0
+
+
+def test_reload_keeps_watching(tmp_path: Path, learnt_state: Path) -> None:
+    """A changed incident setting keeps what was learnt; the state directory cannot change under way."""
+    rig.copy_state(learnt_state, tmp_path)
+    feed(tmp_path, rig.LEARN + 60, rig.LEARN + 100)
+    config = rig.write_config(tmp_path, sources=tail(tmp_path))
+    with rig.Service(config) as service:
+        service.wait_ready()
+        changed = rig.settings(tmp_path, sources=tail(tmp_path), incidents={"clear_after": 7})
+        config.write_text(yaml.safe_dump(changed))
+        service.process.send_signal(signal.SIGHUP)
+        rig.wait_for(lambda: "configuration taken over" in service.said())
+        assert service.metric("watching") == 1
+        config.write_text(yaml.safe_dump({**changed, "state": {"directory": str(tmp_path / "other")}}))
+        service.process.send_signal(signal.SIGHUP)
+        rig.wait_for(lambda: "state.directory cannot change" in service.said())
+        assert service.stop() == 0
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    """78 for what needs a decision, 74 for a disk that cannot be used, 69 for an address that is taken."""
+    feed(tmp_path, 0, 5)
+    config = rig.write_config(tmp_path)
+    with rig.Service(config) as first:
+        first.wait_ready()
+        with rig.Service(config) as second:
+            assert second.process.wait(30) == 78
+            assert "in use by another process" in second.said()
+        taken = rig.write_config(
+            tmp_path, http={"port": first.port}, state={"directory": str(tmp_path / "other")}
+        )
+        with rig.Service(taken) as third:
+            assert third.process.wait(30) == 69
+        first.stop()
+    with sqlite3.connect(tmp_path / "state" / "detector.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with rig.Service(rig.write_config(tmp_path)) as newer:
+        assert newer.process.wait(30) == 78
+        assert "newer detector" in newer.said()
+    (tmp_path / "file").write_text("")
+    blocked = rig.write_config(tmp_path, state={"directory": str(tmp_path / "file" / "state")})
+    with rig.Service(blocked) as unusable:
+        assert unusable.process.wait(30) == 74
+
+
+def test_starts_with_the_broker_down(tmp_path: Path) -> None:
+    """READY does not wait for a broker; /readyz says which part is missing."""
+    port = servers.free_port()
+    config = rig.write_config(
+        tmp_path, sources={"mqtt": {"type": "mqtt", "host": "127.0.0.1", "port": port, "topics": ["t/#"]}}
+    )
+    with rig.Service(config) as service:
+        service.wait_ready()
+        status, ready = service.ask("/readyz")
+        assert status == 503
+        assert ready["sources"]["mqtt"]["status"] in ("connecting", "down")
+        assert ready["parts"]["state"]["status"] == "ok"
+        assert service.ask("/healthz") == (200, "ok\n")
+        assert service.stop() == 0
+
+
+@pytest.mark.parametrize("name", ["kill", "stop"])
+def test_commands_survive(tmp_path: Path, learnt_state: Path, name: str) -> None:
+    """What operators said is in the journal and in the labels, after a stop and after a kill."""
+    rig.copy_state(learnt_state, tmp_path)
+    feed(tmp_path, rig.LEARN + 60, 640, every=120, lasts=200)
+    config = rig.write_config(tmp_path, sources=tail(tmp_path))
+    with rig.Service(config) as service:
+        service.wait_ready()
+        _, listed = rig.wait_for(
+            lambda: (a := service.ask("/api/v1/incidents?state=open"))[1]["incidents"] and a
+        )
+        incident = listed["incidents"][0]["incident"]
+        path = f"/api/v1/incidents/{incident}"
+        status, answer = service.ask(f"{path}/label", "POST", {"alarm": "false", "note": "a test\nline"})
+        assert status == 200
+        assert answer["records"][0]["labels"]["alarm"] == "false"
+        status, answer = service.ask(f"{path}/accept", "POST")
+        assert (status, answer["records"][0]["resolution"]) == (200, "accepted")
+        assert service.ask(f"{path}/accept", "POST")[0] == 409
+        assert service.ask("/api/v1/incidents/nothing/clear", "POST")[0] == 404
+        service.kill() if name == "kill" else service.stop()
+    with rig.Service(config) as service:
+        service.wait_ready()
+        _, shown = service.ask(path)
+        assert [record["event"] for record in shown["records"]][-2:] == [
+            "incident.labelled",
+            "incident.resolved",
+        ]
+        assert shown["open"] is False
+        assert service.metric("incidents_labelled_false") == 1
+        assert service.stop() == 0
+    assert inspect(tmp_path / "state")["labels"] == 1
