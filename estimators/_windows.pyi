@@ -7,8 +7,20 @@ Ints = NDArray[np.int32]
 Singles = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
-def slide(
+def factor(
     nodes: Ints,
+    G: Array,
+    ref_count: Ints,
+    degree: Array,
+    alpha: float,
+    c: float,
+    k: float,
+    slack: float,
+    P: Array,
+) -> None: ...
+def advance(
+    nodes: Ints,
+    sample: Ints,
     psi: Singles,
     z: Singles,
     lengths: Ints,
@@ -20,21 +32,11 @@ def slide(
     test_z: Singles,
     test_head: Ints,
     test_count: Ints,
+    moves: Ints,
+    every: int,
     G: Array,
     m: Array,
     held: Bytes,
-) -> None: ...
-def factor(
-    nodes: Ints, G: Array, ref_count: Ints, degree: Array, alpha: float, c: float, k: float, P: Array
-) -> None: ...
-def refit(
-    nodes: Ints,
-    lengths: Ints,
-    G: Array,
-    m: Array,
-    ref_count: Ints,
-    n_ref: int,
-    test_count: Ints,
     silent: Bytes,
     P: Array,
     theta: Array,
@@ -45,25 +47,9 @@ def refit(
     alpha: float,
     c: float,
     k: float,
+    slack: float,
     sweeps: int,
-    work: Array,
-) -> float: ...
-def score(
-    nodes: Ints,
-    lengths: Ints,
-    G: Array,
-    m: Array,
-    ref_count: Ints,
-    n_ref: int,
-    test_count: Ints,
-    silent: Bytes,
-    theta: Array,
-    indptr: Ints,
-    indices: Ints,
-    weights: Array,
-    degree: Array,
-    alpha: float,
-    out: Array,
+    scores: Array,
     exposure: Array,
     work: Array,
-) -> None: ...
+) -> float: ...

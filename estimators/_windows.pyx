@@ -8,244 +8,340 @@ sums are float64, so what enters a sum and what leaves it later are the same num
 
 from libc.math cimport NAN, sqrt
 from libc.string cimport memcpy
-from scipy.linalg.cython_blas cimport dsymv
 from scipy.linalg.cython_lapack cimport dpotrf, dpotri
 
-cdef enum:
-    SMALL = 20  # up to this rank a plain loop beats the call into BLAS; benchmarks/sweep.py measures it
-
-
-cdef inline void add_outer(double* G, double* m, const float* psi, double sign, int r) noexcept nogil:
-    """G += sign psi psi', m += sign psi."""
-    cdef int i, j
-    cdef double a
-    cdef double* row
-    for i in range(r):
-        a = sign * <double> psi[i]
-        m[i] += a
-        row = G + i * r
-        for j in range(r):
-            row[j] += a * <double> psi[j]
-
-
-cdef inline void swap_outer(double* G, double* m, const float* new, const float* old, int r) noexcept nogil:
-    """G += new new' - old old', m += new - old, in one pass over G."""
-    cdef int i, j
-    cdef double a, b
-    cdef double* row
-    for i in range(r):
-        a = <double> new[i]
-        b = <double> old[i]
-        m[i] += a - b
-        row = G + i * r
-        for j in range(r):
-            row[j] += a * <double> new[j] - b * <double> old[j]
-
-
-cdef inline void plus_symmetric_times(const double* A, double factor, const double* x, double* out,
-                                      int r) noexcept nogil:
-    """out += factor A x for a full symmetric A (r, r)."""
-    cdef int i, j, one = 1
-    cdef double a, unit = 1.0
-    cdef const double* row
-    if r > SMALL:
-        dsymv(b"L", &r, &factor, <double*> A, &r, <double*> x, &one, &unit, out, &one)
-        return
-    for i in range(r):
-        a = factor * x[i]
-        row = A + i * r
-        for j in range(r):
-            out[j] += a * row[j]
-
-
-def slide(const int[::1] nodes, const float[:, ::1] psi, const float[:, ::1] z, const int[::1] lengths,
-          float[:, :, ::1] ref_psi, float[:, :, ::1] ref_z, int[::1] ref_head, int[::1] ref_count,
-          float[:, :, ::1] test_psi, float[:, :, ::1] test_z, int[::1] test_head, int[::1] test_count,
-          double[:, :, :, ::1] G, double[:, :, ::1] m, const unsigned char[::1] held):
-    """One new sample for each of ``nodes``, with features psi (k, r) and values z (k, d).
-
-    A node whose reference is not full takes the sample into the reference. Otherwise it enters every test
-    window; what leaves the longest one moves on to the reference, pushing out its oldest sample, unless the
-    node's reference is held: then it is dropped.
+cdef extern from *:
     """
-    cdef int k, v, s, age, slot, n_nodes = nodes.shape[0], S = lengths.shape[0]
-    cdef int r = psi.shape[1], d = z.shape[1], n_ref = ref_psi.shape[1], n_long = test_psi.shape[1]
-    cdef const float* new
-    cdef const float* leaving
-    cdef size_t psi_bytes = r * sizeof(float), z_bytes = d * sizeof(float)
-    with nogil:
-        for k in range(n_nodes):
-            v = nodes[k]
-            new = &psi[k, 0]
-            if ref_count[v] < n_ref:
-                slot = (ref_head[v] + ref_count[v]) % n_ref
-                memcpy(&ref_psi[v, slot, 0], new, psi_bytes)
-                memcpy(&ref_z[v, slot, 0], &z[k, 0], z_bytes)
-                ref_count[v] += 1
-                add_outer(&G[v, 0, 0, 0], &m[v, 0, 0], new, 1.0, r)
-                continue
-            for s in range(S):
-                if test_count[v] < lengths[s]:
-                    add_outer(&G[v, s + 1, 0, 0], &m[v, s + 1, 0], new, 1.0, r)
-                else:  # the oldest sample of this window stands lengths[s] behind the next free slot
-                    age = (test_head[v] + test_count[v] - lengths[s]) % n_long
-                    swap_outer(&G[v, s + 1, 0, 0], &m[v, s + 1, 0], new, &test_psi[v, age, 0], r)
-            if test_count[v] < n_long:
-                slot = (test_head[v] + test_count[v]) % n_long
-                test_count[v] += 1
-            else:
-                slot = test_head[v]
-                if not held[v]:
-                    leaving = &test_psi[v, slot, 0]
-                    swap_outer(&G[v, 0, 0, 0], &m[v, 0, 0], leaving, &ref_psi[v, ref_head[v], 0], r)
-                    memcpy(&ref_psi[v, ref_head[v], 0], leaving, psi_bytes)
-                    memcpy(&ref_z[v, ref_head[v], 0], &test_z[v, slot, 0], z_bytes)
-                    ref_head[v] = (ref_head[v] + 1) % n_ref
-                test_head[v] = (test_head[v] + 1) % n_long
-            memcpy(&test_psi[v, slot, 0], new, psi_bytes)
-            memcpy(&test_z[v, slot, 0], &z[k, 0], z_bytes)
+    typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
+    typedef double quad __attribute__((vector_size(32), aligned(8), may_alias));
+    #define SPLAT2(a) {a, a}
+    #define SPLAT4(a) {a, a, a, a}
+
+    /* y = A x for a full symmetric A (r, r): sums of rows, a few columns at a time, which stay in registers.
+       Rows go to separate sums, so that an addition need not wait for the one before. The last columns overlap
+       those before where r is no multiple of the register. */
+    #define TIMES(NAME, ISA, VEC, L, SPLAT)                                                                   \
+    ISA static void NAME(const double *A, const double *x, double *y, int r) {                                \
+        int j = 0, i;                                                                                         \
+        for (; j + 4 * L <= r; j += 4 * L) {                                                                  \
+            VEC a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};                       \
+            for (i = 0; i + 1 < r; i += 2) {                                                                  \
+                const double *p = A + (size_t) i * r + j, *q = p + r;                                         \
+                VEC s = SPLAT(x[i]), t = SPLAT(x[i + 1]);                                                     \
+                a += s * *(const VEC *) p;           b += s * *(const VEC *) (p + L);                         \
+                c += s * *(const VEC *) (p + 2 * L); d += s * *(const VEC *) (p + 3 * L);                     \
+                e += t * *(const VEC *) q;           f += t * *(const VEC *) (q + L);                         \
+                g += t * *(const VEC *) (q + 2 * L); h += t * *(const VEC *) (q + 3 * L);                     \
+            }                                                                                                 \
+            if (i < r) {                                                                                      \
+                const double *p = A + (size_t) i * r + j;                                                     \
+                VEC s = SPLAT(x[i]);                                                                          \
+                a += s * *(const VEC *) p;           b += s * *(const VEC *) (p + L);                         \
+                c += s * *(const VEC *) (p + 2 * L); d += s * *(const VEC *) (p + 3 * L);                     \
+            }                                                                                                 \
+            *(VEC *) (y + j) = a + e;         *(VEC *) (y + j + L) = b + f;                                   \
+            *(VEC *) (y + j + 2 * L) = c + g; *(VEC *) (y + j + 3 * L) = d + h;                               \
+        }                                                                                                     \
+        for (; j < r && r >= 2 * L; j += 2 * L) {                                                             \
+            int n = r - 2 * L < j ? r - 2 * L : j;                                                            \
+            VEC a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};                       \
+            for (i = 0; i + 3 < r; i += 4) {                                                                  \
+                const double *p = A + (size_t) i * r + n, *q = p + r, *u = q + r, *w = u + r;                 \
+                VEC s = SPLAT(x[i]), t = SPLAT(x[i + 1]), m = SPLAT(x[i + 2]), o = SPLAT(x[i + 3]);           \
+                a += s * *(const VEC *) p; b += s * *(const VEC *) (p + L);                                   \
+                c += t * *(const VEC *) q; d += t * *(const VEC *) (q + L);                                   \
+                e += m * *(const VEC *) u; f += m * *(const VEC *) (u + L);                                   \
+                g += o * *(const VEC *) w; h += o * *(const VEC *) (w + L);                                   \
+            }                                                                                                 \
+            for (; i < r; i++) {                                                                              \
+                const double *p = A + (size_t) i * r + n;                                                     \
+                VEC s = SPLAT(x[i]);                                                                          \
+                a += s * *(const VEC *) p; b += s * *(const VEC *) (p + L);                                   \
+            }                                                                                                 \
+            *(VEC *) (y + n) = (a + c) + (e + g); *(VEC *) (y + n + L) = (b + d) + (f + h);                   \
+        }                                                                                                     \
+        for (; j < r; j++) {                                                                                  \
+            y[j] = 0.0;                                                                                       \
+            for (i = 0; i < r; i++) y[j] += A[i * r + j] * x[i];                                              \
+        }                                                                                                     \
+    }
+
+    /* G += new new' - gone gone', m += new - gone, in one pass over G. */
+    #define SWAP(NAME, ISA)                                                                                   \
+    ISA static void NAME(double *restrict G, double *restrict m, const double *restrict new,                  \
+                         const double *restrict gone, int r) {                                                \
+        for (int i = 0; i < r; i++) {                                                                         \
+            double a = new[i], b = gone[i], *restrict row = G + (size_t) i * r;                               \
+            m[i] += a - b;                                                                                    \
+            for (int j = 0; j < r; j++) row[j] += a * new[j] - b * gone[j];                                   \
+        }                                                                                                     \
+    }
+
+    #define DOT(NAME, ISA, VEC, L)                                                                            \
+    ISA static double NAME(const double *x, const double *y, int r) {                                         \
+        VEC a = {0}, b = {0};                                                                                 \
+        double sum = 0.0;                                                                                     \
+        int j = 0;                                                                                            \
+        for (; j + 2 * L <= r; j += 2 * L) {                                                                  \
+            a += *(const VEC *) (x + j) * *(const VEC *) (y + j);                                             \
+            b += *(const VEC *) (x + j + L) * *(const VEC *) (y + j + L);                                     \
+        }                                                                                                     \
+        a += b;                                                                                               \
+        for (int k = 0; k < L; k++) sum += a[k];                                                              \
+        for (; j < r; j++) sum += x[j] * y[j];                                                                \
+        return sum;                                                                                           \
+    }
+
+    /* near += w other */
+    #define PLUS(NAME, ISA)                                                                                   \
+    ISA static void NAME(double *restrict near, double w, const double *restrict other, int n) {              \
+        for (int j = 0; j < n; j++) near[j] += w * other[j];                                                  \
+    }
+
+    /* One scale of one node: gradient, step, and with `out` what is left of it for scores. See refit below. */
+    #define VISIT(NAME, ISA, TIMES_, DOT_)                                                                    \
+    ISA static void NAME(const struct block *at, double *restrict theta, const double *u, int r,              \
+                         double *restrict work, double *norms, double *out) {                                 \
+        double *restrict b = work, *restrict g = b + r, *restrict y = g + r, *restrict t = y + r;             \
+        const double a_ref = at->a_ref, a_test = at->a_test, b_test = at->b_test, c = at->c;                  \
+        const double diagonal = at->diagonal, *m = at->m_ref, *m_test = at->m_test;                           \
+        TIMES_(at->G_ref, theta, y, r);                                                                       \
+        TIMES_(at->G_test, theta, t, r);                                                                      \
+        for (int j = 0; j < r; j++) {                                                                         \
+            b[j] = b_test * m_test[j] - a_ref * m[j];                                                         \
+            g[j] = a_ref * y[j] + a_test * t[j] + diagonal * theta[j] - c * u[j] - b[j];                      \
+        }                                                                                                     \
+        norms[0] += DOT_(g, g, r);                                                                            \
+        norms[1] += DOT_(b, b, r);                                                                            \
+        TIMES_(at->P, g, y, r);                                                                               \
+        for (int j = 0; j < r; j++) theta[j] -= y[j];                                                         \
+        if (!out) return;                                                                                     \
+        TIMES_(at->G_ref, theta, y, r);                                                                       \
+        TIMES_(at->G_test, theta, t, r);                                                                      \
+        for (int j = 0; j < r; j++) t[j] = b[j] - 0.5 * (a_ref * y[j] + a_test * t[j]);                       \
+        out[0] = DOT_(theta, t, r);                                                                           \
+        TIMES_(at->G_ref, u, y, r);                                                                           \
+        out[1] = DOT_(u, y, r);                                                                               \
+        out[2] = DOT_(u, m, r);                                                                               \
+    }
+
+    struct block {
+        const double *G_ref, *G_test, *m_ref, *m_test, *P;
+        double a_ref, a_test, b_test, c, diagonal;
+    };
+
+    TIMES(times_pair, , pair, 2, SPLAT2)
+    SWAP(swap_pair, )
+    DOT(dot_pair, , pair, 2)
+    PLUS(plus_pair, )
+    VISIT(visit_pair, , times_pair, dot_pair)
+    #if defined(__x86_64__) && defined(__GNUC__)
+    /* Registers of four on processors that have them: asked once, so one machine always gives the same bits. */
+    #define FOUR __attribute__((target("avx2,fma")))
+    TIMES(times_quad, FOUR, quad, 4, SPLAT4)
+    SWAP(swap_quad, FOUR)
+    DOT(dot_quad, FOUR, quad, 4)
+    PLUS(plus_quad, FOUR)
+    VISIT(visit_quad, FOUR, times_quad, dot_quad)
+    static int wide(void) {
+        static int known = -1;
+        if (known < 0) known = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return known;
+    }
+    #define BEST(name) (wide() ? name##_quad : name##_pair)
+    #else
+    #define BEST(name) name##_pair
+    #endif
+
+    static void swap_outer(double *G, double *m, const double *new, const double *gone, int r) {
+        BEST(swap)(G, m, new, gone, r);
+    }
+    static void plus(double *near, double w, const double *other, int n) {
+        BEST(plus)(near, w, other, n);
+    }
+    static void visit(const struct block *at, double *theta, const double *u, int r, double *work, double *norms,
+                      double *out) {
+        BEST(visit)(at, theta, u, r, work, norms, out);
+    }
+    static void add_outer(double *restrict G, double *restrict m, const double *restrict new, int r) {
+        for (int i = 0; i < r; i++) {  /* only while windows fill */
+            m[i] += new[i];
+            for (int j = 0; j < r; j++) G[(size_t) i * r + j] += new[i] * new[j];
+        }
+    }
+    """
+    void __builtin_prefetch(const void* address) noexcept nogil
+    struct block:
+        const double* G_ref
+        const double* G_test
+        const double* m_ref
+        const double* m_test
+        const double* P
+        double a_ref, a_test, b_test, c, diagonal
+    void plus(double* near, double w, const double* other, int n) noexcept nogil
+    void visit(const block* at, double* theta, const double* u, int r, double* work, double* norms,
+               double* out) noexcept nogil
+    void swap_outer(double* G, double* m, const double* new, const double* gone, int r) noexcept nogil
+    void add_outer(double* G, double* m, const double* new, int r) noexcept nogil
+
+
+cdef inline const double* widened(const float* psi, double* out, int r) noexcept nogil:
+    """The same numbers as doubles."""
+    cdef int j
+    for j in range(r):
+        out[j] = psi[j]
+    return out
+
+
+cdef void factor_one(const double* G, int count, double diagonal, double alpha, double* P, int r) noexcept nogil:
+    cdef int i, j, info
+    cdef double scale = (1.0 - alpha) / count if count > 0 else 0.0
+    for i in range(r):
+        for j in range(r):
+            P[i * r + j] = scale * G[i * r + j]
+        P[i * r + i] += diagonal
+    dpotrf(b"L", &r, P, &r, &info)
+    dpotri(b"L", &r, P, &r, &info)
+    for i in range(r):  # LAPACK wrote the lower triangle, by columns
+        for j in range(i):
+            P[i * r + j] = P[j * r + i]
 
 
 def factor(const int[::1] nodes, const double[:, :, :, ::1] G, const int[::1] ref_count, const double[::1] degree,
-           double alpha, double c, double k, double[:, :, ::1] P):
-    """P_v = [ (1 - alpha) H_v + (c d_v + k + alpha/2) I ]^-1 for each of ``nodes``.
+           double alpha, double c, double k, double slack, double[:, :, ::1] P):
+    """P_v = [ (1 - alpha) H_v + (c d_v + k + alpha/2 + slack) I ]^-1 for each of ``nodes``.
 
     Twice the bracket is at least every scale's block A_s + (c d_v + k) I, because e_max(H'_s) <= 1 for a
-    unit-norm kernel: the step theta - P g lowers the objective for every scale, also when H_v has moved on
-    a little since.
+    unit-norm kernel, and stays so while H_v gains at most 2 slack/(1 - alpha): the step theta - P g lowers the
+    objective for every scale.
     """
-    cdef int i, j, n, v, r = G.shape[2], info
-    cdef double scale, diagonal
-    cdef double* p
+    cdef int n, v, r = G.shape[2]
     with nogil:
         for n in range(nodes.shape[0]):
             v = nodes[n]
-            p = &P[v, 0, 0]
-            scale = (1.0 - alpha) / ref_count[v] if ref_count[v] > 0 else 0.0
-            diagonal = c * degree[v] + k + 0.5 * alpha
-            for i in range(r):
-                for j in range(r):
-                    p[i * r + j] = scale * G[v, 0, i, j]
-                p[i * r + i] += diagonal
-            dpotrf(b"L", &r, p, &r, &info)
-            dpotri(b"L", &r, p, &r, &info)
-            for i in range(r):  # BLAS wrote the lower triangle, by columns
-                for j in range(i):
-                    p[i * r + j] = p[j * r + i]
+            factor_one(&G[v, 0, 0, 0], ref_count[v], c * degree[v] + k + 0.5 * alpha + slack, alpha, &P[v, 0, 0], r)
 
 
-def refit(const int[::1] nodes, const int[::1] lengths, const double[:, :, :, ::1] G, const double[:, :, ::1] m,
-          const int[::1] ref_count, int n_ref, const int[::1] test_count, const unsigned char[::1] silent,
-          const double[:, :, ::1] P, double[:, :, ::1] theta,
-          const int[::1] indptr, const int[::1] indices, const double[::1] weights, const double[::1] degree,
-          double alpha, double c, double k, int sweeps, double[::1] work):
-    """Sweep ``nodes`` in order, all scales of a node together; theta (N, S, r) is changed in place.
+def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi, const float[:, ::1] z,
+            const int[::1] lengths, float[:, :, ::1] ref_psi, float[:, :, ::1] ref_z, int[::1] ref_head,
+            int[::1] ref_count, float[:, :, ::1] test_psi, float[:, :, ::1] test_z, int[::1] test_head,
+            int[::1] test_count, int[::1] moves, int every, double[:, :, :, ::1] G, double[:, :, ::1] m,
+            const unsigned char[::1] held, const unsigned char[::1] silent, double[:, :, ::1] P,
+            double[:, :, ::1] theta, const int[::1] indptr, const int[::1] indices, const double[::1] weights,
+            const double[::1] degree, double alpha, double c, double k, double slack, int sweeps,
+            double[:, ::1] scores, double[:, ::1] exposure, double[::1] work):
+    """Window moves and sweeps of ``nodes``, node by node, so that the sums of a node are fetched once.
 
-    Centred target: g = A theta - b with b = (1 - alpha)(mean_test psi - mean_ref psi). A node (or scale) without
-    data keeps only its coupling. Returns the residual of the last sweep: the norm of the block gradients, each
-    taken when its block was visited, over the norm of b.
+    Move: node nodes[n] takes the sample with features psi[i] and values z[i], i = sample[n]; -1: none. While its
+    reference is not full, the sample goes there. Otherwise it enters every test window; what leaves the longest
+    one moves on to the reference, pushing out its oldest sample, unless the node's reference is held: then it is
+    dropped. Every so many moves P is made anew.
+
+    Sweeps, all scales of a node together, theta (N, S, r) changed in place. Centred target: g = A theta - b with
+    b = (1 - alpha)(mean_test psi - mean_ref psi). A node (or scale) without data keeps only its coupling. The
+    last sweep leaves, NaN meaning no verdict,
+        scores[v, s] = b' theta - 1/2 theta' A theta                        (Eq. 22, centred)
+        exposure[v, s] = (1 - alpha)^2 u' C_v u (1/n'_s + 1/n)
+    with u the mean parameter of the neighbours as v met them and C_v the reference covariance of psi: the
+    variance that b'u has for a node that did not change, whatever its neighbours do. It tells how much of a
+    score may have leaked in from next door.
+
+    Returns the residual of the last sweep: the norm of the block gradients, each taken when its block was
+    visited, over the norm of b. ``sweeps`` may be 0: moves only.
     """
-    cdef int n, v, s, e, j, i, iteration, r = theta.shape[2], S = theta.shape[1], width
-    cdef double diagonal, w, one_ref, one_test, square = 0.0, scale = 0.0, b, factor
-    cdef const double* other
-    cdef double* mine
-    cdef double* g
-    cdef double* gs
-    cdef double* move = &work[S * r]
-    width = S * r
+    cdef int n, v, i, s, e, j, age, slot, iteration, n_nodes = nodes.shape[0], S = lengths.shape[0]
+    cdef int r = G.shape[2], d = ref_z.shape[2], n_ref = ref_psi.shape[1], n_long = test_psi.shape[1]
+    cdef size_t psi_bytes = r * sizeof(float), z_bytes = d * sizeof(float)
+    cdef double variance, mean, one_ref = 1.0 / n_ref, one_test
+    cdef double norms[2]
+    cdef double out[3]
+    cdef block at
+    cdef const double* new
+    cdef const float* leaving
+    cdef double* gone = &work[r]
+    cdef double* near = &work[4 * r]  # (S, r) weighted sum of the neighbours' parameters
+    norms[0] = norms[1] = 0.0
+    at.a_ref, at.c = (1.0 - alpha) * one_ref, c
     with nogil:
-        for iteration in range(sweeps):
-            square = 0.0
-            scale = 0.0
-            for n in range(nodes.shape[0]):
+        for iteration in range(max(sweeps, 1)):
+            norms[0] = 0.0
+            norms[1] = 0.0
+            for n in range(n_nodes):
                 v = nodes[n]
-                mine = &theta[v, 0, 0]
-                g = &work[0]
-                diagonal = c * degree[v] + k
-                for j in range(width):
-                    g[j] = diagonal * mine[j]
+                if iteration == 0 and n + 1 < n_nodes and sample[n + 1] >= 0:
+                    e = nodes[n + 1]  # what the next node needs lies scattered: ask for it now
+                    for s in range(S):
+                        age = (test_head[e] + max(test_count[e], lengths[s]) - lengths[s]) % n_long
+                        __builtin_prefetch(&test_psi[e, age, 0])
+                        __builtin_prefetch(&test_psi[e, age, r - 1])
+                    __builtin_prefetch(&ref_psi[e, ref_head[e], 0])
+                    __builtin_prefetch(&ref_psi[e, ref_head[e], r - 1])
+                    __builtin_prefetch(&ref_z[e, ref_head[e], 0])
+                    __builtin_prefetch(&test_z[e, test_head[e], 0])
+                i = sample[n]
+                if iteration == 0 and i >= 0:
+                    new = widened(&psi[i, 0], &work[0], r)
+                    if ref_count[v] < n_ref:
+                        slot = (ref_head[v] + ref_count[v]) % n_ref
+                        memcpy(&ref_psi[v, slot, 0], &psi[i, 0], psi_bytes)
+                        memcpy(&ref_z[v, slot, 0], &z[i, 0], z_bytes)
+                        ref_count[v] += 1
+                        add_outer(&G[v, 0, 0, 0], &m[v, 0, 0], new, r)
+                    else:
+                        for s in range(S):
+                            if test_count[v] < lengths[s]:
+                                add_outer(&G[v, s + 1, 0, 0], &m[v, s + 1, 0], new, r)
+                            else:  # the oldest sample of this window stands lengths[s] behind the next free slot
+                                age = (test_head[v] + test_count[v] - lengths[s]) % n_long
+                                swap_outer(&G[v, s + 1, 0, 0], &m[v, s + 1, 0], new,
+                                           widened(&test_psi[v, age, 0], gone, r), r)
+                        if test_count[v] < n_long:
+                            slot = (test_head[v] + test_count[v]) % n_long
+                            test_count[v] += 1
+                        else:
+                            slot = test_head[v]
+                            if not held[v]:
+                                leaving = &test_psi[v, slot, 0]
+                                new = widened(leaving, &work[0], r)
+                                swap_outer(&G[v, 0, 0, 0], &m[v, 0, 0], new,
+                                           widened(&ref_psi[v, ref_head[v], 0], gone, r), r)
+                                memcpy(&ref_psi[v, ref_head[v], 0], leaving, psi_bytes)
+                                memcpy(&ref_z[v, ref_head[v], 0], &test_z[v, slot, 0], z_bytes)
+                                ref_head[v] = (ref_head[v] + 1) % n_ref
+                            test_head[v] = (test_head[v] + 1) % n_long
+                        memcpy(&test_psi[v, slot, 0], &psi[i, 0], psi_bytes)
+                        memcpy(&test_z[v, slot, 0], &z[i, 0], z_bytes)
+                    moves[v] = (moves[v] + 1) % every
+                    if moves[v] == 0:
+                        factor_one(&G[v, 0, 0, 0], ref_count[v], c * degree[v] + k + 0.5 * alpha + slack, alpha,
+                                   &P[v, 0, 0], r)
+                if sweeps == 0:
+                    continue
+                at.diagonal = c * degree[v] + k
+                at.G_ref, at.m_ref, at.P = &G[v, 0, 0, 0], &m[v, 0, 0], &P[v, 0, 0]
+                for j in range(S * r):
+                    near[j] = 0.0
                 for e in range(indptr[v], indptr[v + 1]):
-                    w = c * weights[e]
-                    other = &theta[indices[e], 0, 0]
-                    for j in range(width):
-                        g[j] -= w * other[j]
-                one_ref = (1.0 - alpha) / n_ref
+                    plus(near, weights[e], &theta[indices[e], 0, 0], S * r)
                 for s in range(S):
-                    gs = g + s * r
                     if silent[v] or ref_count[v] < n_ref or test_count[v] < lengths[s]:
-                        if diagonal > 0.0:  # no data: the mean of the neighbours, shrunk by the ridge
+                        if at.diagonal > 0.0:  # no data: the mean of the neighbours, shrunk by the ridge
                             for j in range(r):
-                                mine[s * r + j] -= gs[j] / diagonal
+                                theta[v, s, j] = c * near[s * r + j] / at.diagonal
+                        scores[v, s] = NAN
+                        exposure[v, s] = NAN
                         continue
                     one_test = 1.0 / lengths[s]
-                    plus_symmetric_times(&G[v, 0, 0, 0], one_ref, mine + s * r, gs, r)
-                    plus_symmetric_times(&G[v, s + 1, 0, 0], alpha * one_test, mine + s * r, gs, r)
-                    for j in range(r):
-                        b = (1.0 - alpha) * one_test * m[v, s + 1, j] - one_ref * m[v, 0, j]
-                        gs[j] -= b
-                        scale += b * b
-                        square += gs[j] * gs[j]
-                        move[j] = 0.0
-                    plus_symmetric_times(&P[v, 0, 0], 1.0, gs, move, r)
-                    for j in range(r):
-                        mine[s * r + j] -= move[j]
-    return sqrt(square / scale) if scale > 0.0 else 0.0
-
-
-def score(const int[::1] nodes, const int[::1] lengths, const double[:, :, :, ::1] G, const double[:, :, ::1] m,
-          const int[::1] ref_count, int n_ref, const int[::1] test_count, const unsigned char[::1] silent,
-          const double[:, :, ::1] theta, const int[::1] indptr, const int[::1] indices, const double[::1] weights,
-          const double[::1] degree, double alpha, double[:, ::1] out, double[:, ::1] exposure, double[::1] work):
-    """Scores and exposures of ``nodes``; NaN: no verdict.
-
-    out[v, s] = b' theta - 1/2 theta' A theta (Eq. 22, centred).
-    exposure[v, s] = (1 - alpha)^2 u' C_v u (1/n'_s + 1/n) with u the mean parameter of the neighbours and C_v the
-    reference covariance of psi: the variance that b'u has for a node that did not change, whatever its
-    neighbours do. It tells how much of a score may have leaked in from next door.
-    """
-    cdef int n, v, s, e, j, r = theta.shape[2], S = theta.shape[1]
-    cdef double one_ref, one_test, total, w, mean, variance
-    cdef const double* mine
-    cdef const double* other
-    cdef double* u
-    cdef double* a = &work[S * r]
-    with nogil:
-        one_ref = 1.0 / n_ref
-        for n in range(nodes.shape[0]):
-            v = nodes[n]
-            for j in range(S * r):
-                work[j] = 0.0
-            if degree[v] > 0.0:
-                for e in range(indptr[v], indptr[v + 1]):
-                    w = weights[e] / degree[v]
-                    other = &theta[indices[e], 0, 0]
-                    for j in range(S * r):
-                        work[j] += w * other[j]
-            for s in range(S):
-                if silent[v] or ref_count[v] < n_ref or test_count[v] < lengths[s]:
-                    out[v, s] = NAN
-                    exposure[v, s] = NAN
-                    continue
-                mine = &theta[v, s, 0]
-                one_test = 1.0 / lengths[s]
-                for j in range(r):
-                    a[j] = 0.0
-                plus_symmetric_times(&G[v, 0, 0, 0], (1.0 - alpha) * one_ref, mine, a, r)
-                plus_symmetric_times(&G[v, s + 1, 0, 0], alpha * one_test, mine, a, r)
-                total = 0.0
-                for j in range(r):
-                    total += mine[j] * ((1.0 - alpha) * (one_test * m[v, s + 1, j] - one_ref * m[v, 0, j])
-                                        - 0.5 * a[j])
-                out[v, s] = total
-                u = &work[s * r]
-                mean = 0.0
-                for j in range(r):
-                    mean += u[j] * m[v, 0, j] * one_ref
-                    a[j] = 0.0
-                plus_symmetric_times(&G[v, 0, 0, 0], one_ref, u, a, r)
-                variance = -mean * mean
-                for j in range(r):
-                    variance += u[j] * a[j]
-                if variance < 0.0:
-                    variance = 0.0
-                exposure[v, s] = (1.0 - alpha) * (1.0 - alpha) * variance * (one_test + one_ref)
+                    at.G_test, at.m_test = &G[v, s + 1, 0, 0], &m[v, s + 1, 0]
+                    at.a_test, at.b_test = alpha * one_test, (1.0 - alpha) * one_test
+                    if iteration < sweeps - 1:
+                        visit(&at, &theta[v, s, 0], near + s * r, r, &work[0], norms, NULL)
+                        continue
+                    visit(&at, &theta[v, s, 0], near + s * r, r, &work[0], norms, out)
+                    scores[v, s] = out[0]
+                    mean = out[2] * one_ref
+                    variance = max(out[1] * one_ref - mean * mean, 0.0)
+                    if variance > 0.0:
+                        variance = variance / (degree[v] * degree[v])
+                    exposure[v, s] = (1.0 - alpha) * (1.0 - alpha) * variance * (one_test + one_ref)
+    return sqrt(norms[0] / norms[1]) if norms[1] > 0.0 else 0.0

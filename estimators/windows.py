@@ -25,7 +25,7 @@ from estimators.kernels import Array
 
 Nodes = NDArray[np.int32]
 
-REFACTOR_EVERY = 25  # samples of a node between two factorisations of its block; the step stays safe between
+REFACTOR = 25  # a node's block is factorised anew when that part of its reference may have moved on
 
 
 class WindowBank:
@@ -78,7 +78,10 @@ class WindowBank:
         self.held = np.zeros(n, np.uint8)
         self.silent = np.zeros(n, np.uint8)
         self.residual = 0.0
-        self._work = np.zeros((scales + 1) * r)
+        self._work = np.zeros((scales + 4) * r)
+        # Each move adds at most 1/n to the largest eigenvalue of H; the step must stay safe in between.
+        self._every = max(1, reference // REFACTOR)
+        self._slack = 0.5 * (1.0 - alpha) * (self._every - 1) / reference
         self._everyone: Nodes = np.arange(n, dtype=np.int32)
         self._factor(self._everyone)
 
@@ -95,79 +98,39 @@ class WindowBank:
 
     def slide(self, nodes: Nodes, z: NDArray[Any]) -> None:
         """Take one new sample z (k, d) for each of the distinct ``nodes`` (k,)."""
-        z = np.ascontiguousarray(z, dtype=np.float32)
-        psi = self.features(z).astype(np.float32)
-        _windows.slide(
-            nodes,
-            psi,
-            z,
-            self.lengths,
-            self.ref_psi,
-            self.ref_z,
-            self.ref_head,
-            self.ref_count,
-            self.test_psi,
-            self.test_z,
-            self.test_head,
-            self.test_count,
-            self.G,
-            self.m,
-            self.held,
-        )
-        self.moves[nodes] += 1
-        due = nodes[self.moves[nodes] % REFACTOR_EVERY == 0]
-        if len(due):
-            self._factor(due)
+        self._advance(nodes, np.arange(len(nodes), dtype=np.int32), z, 0)
 
     def refit(self, nodes: Nodes | None = None, sweeps: int | None = None) -> None:
         """Warm-started sweeps over ``nodes`` (all by default), then their scores."""
         nodes = self._everyone if nodes is None else nodes
+        none = np.full(len(nodes), -1, np.int32)
+        self._advance(nodes, none, self.test_z[0, :0], self.sweeps if sweeps is None else sweeps)
+
+    def step(self, nodes: Nodes, z: NDArray[Any], rows: Nodes) -> None:
+        """`slide` and `refit` of ``rows``, which hold all ``nodes``: the same bits, the sums fetched once."""
+        sample = np.full(self.n_nodes, -1, np.int32)
+        sample[nodes] = np.arange(len(nodes), dtype=np.int32)
+        self._advance(rows, sample[rows], z, self.sweeps)
+
+    def _advance(self, nodes: Nodes, sample: Nodes, z: NDArray[Any], sweeps: int) -> None:
+        z = np.ascontiguousarray(z, dtype=np.float32)
+        psi = self.features(z).astype(np.float32) if len(z) else self.test_psi[0, :0]
         g = self.graph
-        self.residual = _windows.refit(
-            nodes,
-            self.lengths,
-            self.G,
-            self.m,
-            self.ref_count,
-            self.ref_psi.shape[1],
-            self.test_count,
-            self.silent,
-            self.P,
-            self.theta,
-            g.indptr,
-            g.indices,
-            g.weights,
-            g.degree,
-            self.alpha,
-            self.coupling,
-            self.ridge,
-            self.sweeps if sweeps is None else sweeps,
-            self._work,
-        )
-        _windows.score(
-            nodes,
-            self.lengths,
-            self.G,
-            self.m,
-            self.ref_count,
-            self.ref_psi.shape[1],
-            self.test_count,
-            self.silent,
-            self.theta,
-            g.indptr,
-            g.indices,
-            g.weights,
-            g.degree,
-            self.alpha,
-            self.scores,
-            self.exposure,
-            self._work,
-        )
+        residual = _windows.advance(
+            nodes, sample, psi, z, self.lengths, self.ref_psi, self.ref_z, self.ref_head, self.ref_count,
+            self.test_psi, self.test_z, self.test_head, self.test_count, self.moves, self._every,
+            self.G, self.m, self.held, self.silent, self.P, self.theta,
+            g.indptr, g.indices, g.weights, g.degree, self.alpha, self.coupling, self.ridge, self._slack,
+            sweeps, self.scores, self.exposure, self._work,
+        )  # fmt: skip
+        if sweeps:
+            self.residual = residual
 
     def _factor(self, nodes: Nodes) -> None:
         _windows.factor(
-            nodes, self.G, self.ref_count, self.graph.degree, self.alpha, self.coupling, self.ridge, self.P
-        )
+            nodes, self.G, self.ref_count, self.graph.degree, self.alpha, self.coupling, self.ridge,
+            self._slack, self.P,
+        )  # fmt: skip
 
     def window(self, v: int, scale: int | None = None) -> NDArray[np.float32]:
         """Values (n, d) in time order of node v: its reference, or the test window of a scale."""
