@@ -24,7 +24,8 @@ def correlation_time(Z: Floats, most: int = 50) -> float:
     times = []
     for series in (x, np.square(x)):
         seen = np.isfinite(series)
-        y = np.where(seen, series - np.nanmean(series, axis=0), 0.0)
+        mean = np.where(seen, series, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+        y = np.where(seen, series - mean, 0.0)
         length = 2 ** int(np.ceil(np.log2(2 * T)))
         power = np.abs(np.fft.rfft(y, length, axis=0)) ** 2
         counts = np.abs(np.fft.rfft(seen.astype(float), length, axis=0)) ** 2

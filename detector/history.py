@@ -33,8 +33,9 @@ class History:
 
     def add(self, layer: Columns) -> None:
         if self._n == len(self._times):
-            self._times = np.concatenate([self._times, np.zeros_like(self._times)])
-            self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)])
+            more = max(self._n, 256)
+            self._times = np.concatenate([self._times, np.zeros(more)])
+            self._values = np.concatenate([self._values, np.full((more, *self._values.shape[1:]), np.nan)])
         self._values[self._n, layer.nodes] = layer.values
         self._times[self._n] = layer.times[-1]
         self.count[layer.nodes] += 1

@@ -71,6 +71,9 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
         arrays |= {"features.atoms": features.dictionary.atoms, "features.projection": features.projection}
         meta["features"] = {"sigma": features.dictionary.sigma, "kernel": features.dictionary.kernel}
         meta["choice"] = vars(pipeline.engine.choice) | {}
+        # In absolute terms too: they follow from the graph, and must not move with a node that comes or goes.
+        meta["coupling"] = pipeline.engine.bank.coupling
+        meta["self_weight"] = pipeline.engine.levels.self_weight
         assert quiet is not None
         arrays |= _prefixed("quiet", vars(quiet))
     return {name: np.array(array) for name, array in arrays.items()}, meta
@@ -100,14 +103,14 @@ def put_back(
         pipeline.history = History.of(_pick_nodes(history["values"], rows), history["times"])
         pipeline.incidents.restore(meta["incidents"])
         return pipeline
+    if other := changed(settings, meta):
+        raise ValueError(f"state: learnt with another {', '.join(other)}; learn again")
     pipeline.history = None
     pipeline.preprocess = Preprocess.restore(_part("preprocess", arrays), meta["preprocess"], rows)
     pipeline.newcomers = _newcomers(pipeline, _part("newcomers", arrays), rows, meta)
-    pipeline.report = Report.of(meta["report"])
-    if network is None and meta["learns_graph"] and (rows == np.arange(len(rows))).all():
-        weights, indices, indptr = (arrays[f"graph.{part}"] for part in ("weights", "indices", "indptr"))
-        W = sp.csr_array((weights, indices, indptr), shape=(len(rows), len(rows)))
-        pipeline._adopt(Network.of(pipeline.names, Graph.of(W)))
+    pipeline.report = Report.of(_finite_or_not(meta["report"]))
+    if network is None and meta["learns_graph"]:
+        pipeline._adopt(Network.of(pipeline.names, _links(arrays, rows, len(old))))
     pipeline.engine = _engine(pipeline, arrays, meta, rows)
     pipeline.incidents.restore(meta["incidents"])
     for v in pipeline.incidents.held:
@@ -128,6 +131,8 @@ def _engine(
     features = Nystroem(dictionary, rank=1)
     features.projection = np.ascontiguousarray(arrays["features.projection"])
     engine = Engine(graph, features, settings, Choice(**meta["choice"]))
+    engine.bank.coupling = float(meta["coupling"])
+    engine.levels.self_weight = float(meta["self_weight"])
     quiet = _part("quiet", arrays)
     engine.quiet = Quiet(
         _pick_or_mean(quiet["score_mean"], rows),
@@ -149,6 +154,26 @@ def changed(settings: Settings, meta: dict[str, Any]) -> list[str]:
         for key, value in now.items()
         if _plain(value) != _plain(meta[group][key])
     ]
+
+
+def _finite_or_not(report: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no words for NaN and infinity; strict writers put null for both."""
+    report = report | {"delays": [dict(row) for row in report["delays"]]}
+    if report["promised_per_tick"] is None:
+        report["promised_per_tick"] = float("nan")
+    for row in report["delays"]:
+        if row["delay"] is None:
+            row["delay"] = float("inf")
+    return report
+
+
+def _links(arrays: Arrays, rows: NDArray[np.intp], n_old: int) -> Graph:
+    """The learnt graph among the nodes that are left; a new node has no links yet."""
+    weights, indices, indptr = (arrays[f"graph.{part}"] for part in ("weights", "indices", "indptr"))
+    W = sp.csr_array((weights, indices, indptr), shape=(n_old, n_old))
+    kept = np.flatnonzero(rows >= 0)
+    place = sp.csr_array((np.ones(len(kept)), (kept, rows[kept])), shape=(len(rows), n_old))
+    return Graph.of(sp.csr_array(place @ W @ place.T))
 
 
 def _plain(value: Any) -> Any:

@@ -28,6 +28,7 @@ class GrulsifDrift(DriftDetector):  # type: ignore[misc]
 
     def _reset(self) -> None:
         super()._reset()
+        self._begun = False
         self._watch: Any = NetworkDetector(
             np.zeros((1, 1)),
             alarm={"budget": self.budget, "learn": self.learn, "seed": self.seed},
@@ -39,9 +40,10 @@ class GrulsifDrift(DriftDetector):  # type: ignore[misc]
         """Take the next sample."""
         values = np.atleast_1d(np.asarray(x, dtype=np.float64))
         events = self._watch.update(values[None, :])
+        self._begun = True
         self._drift_detected = any(event.event == "incident.opened" for event in events)
 
     @property
     def statistic(self) -> float:
-        """Of the node; NaN while learning."""
-        return float(self._watch.event_statistic[0])
+        """Of the event; NaN while learning."""
+        return float(self._watch.event_statistic[0]) if self._begun else float("nan")
