@@ -19,7 +19,6 @@ WORDS = {
     "incident.resolved": "RESOLVED",
     "incident.labelled": "labelled",
 }
-MAX_NODES = 6  # named in a line
 
 
 def line(record: Mapping[str, Any], colour: bool = True) -> str:

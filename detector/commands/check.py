@@ -94,8 +94,10 @@ async def _try_doors(config: Config, timeout: float) -> dict[str, str]:
     """Open and close each door; what each said. One after the other: the messages stay in order."""
     from detector.database import Lock
 
-    # A second client under the same name would take the session over from a running daemon.
-    lock = Lock(config.state.folder())
+    # A second client under the same name would take the session over from a running daemon. Without a folder
+    # there is none, and making one is not for us: it would belong to whoever runs this.
+    folder = config.state.folder()
+    lock = Lock(folder) if folder.is_dir() else None
     said: dict[str, str] = {}
     try:
         for name, source in config.source_objects().items():
@@ -103,7 +105,8 @@ async def _try_doors(config: Config, timeout: float) -> dict[str, str]:
         for name, sink in config.sink_objects().items():
             said[f"sinks.{name}"] = await _try(sink, lambda door: door.open(), timeout)
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()
     return said
 
 

@@ -180,6 +180,7 @@ def test_check_tries_the_doors(folder: Path) -> None:
     assert "sources.log: ok\nsinks.archive: ok\n" in run("check", "--connect").stdout
     doors = json.loads(run("check", "--connect", "--json").stdout)["doors"]
     assert doors == {"sources.log": "ok", "sinks.archive": "ok"}
+    assert not (folder / "state").exists()
 
 
 def test_check_does_not_take_the_place_of_a_running_daemon(folder: Path) -> None:
