@@ -29,7 +29,7 @@ from detector.engine import Choice, Engine
 from detector.preprocess import Preprocess
 from detector.rehearsal import Rehearsal
 from detector.settings import Settings
-from detector.tuning import START, Tuning, features
+from detector.tuning import Tuning, features
 from estimators.graph import Graph
 from estimators.scenarios import scenario
 
@@ -126,7 +126,7 @@ def watchers(which: list[str], Z: Floats, graph: Graph, report: dict[str, Any]) 
         report["choice"] = vars(made.choice) | {"rank": made.rank}
         yield made
         if (made.choice.sigma, made.choice.coupling) != (0.6, 1.0) and "fixed" in which:
-            yield Ours("ours, sigma 0.6 coupling 1", Z, graph, base, Choice(0.6, 1.0, START.ridge, 1.25))
+            yield Ours("ours, sigma 0.6 coupling 1", Z, graph, base, Choice(0.6, 1.0, 0.01, 1.25))
     if "pool" in which:
         yield Ours("ours without graph (POOL)", Z, graph, Settings.of(estimator={"name": "pool"}), pool=True)
     if "single" in which:
