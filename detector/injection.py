@@ -44,7 +44,7 @@ class Change:
 
 def kinds(dim: int) -> list[Change]:
     """The changes that hyper-parameters are chosen by."""
-    chosen = [Change("mean", 0.7), Change("spread", 1.6), Change("shape")]
+    chosen = [Change("mean", 0.4), Change("spread", 1.3), Change("shape")]
     return [*chosen, Change("correlation")] if dim > 1 else chosen
 
 

@@ -31,6 +31,7 @@ from detector.views import WindowEvidence, node_view
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
+JOINING = 50  # ticks after the opening in which neighbours may join on shared evidence
 COVERAGE_EVERY = 20  # ticks between looks at how well the dictionary covers what comes in
 COVERAGE_MEMORY = 0.05
 COVERAGE_LOW = 0.5  # of what it was while learning
@@ -320,8 +321,8 @@ class Pipeline:
         with np.errstate(invalid="ignore"):
             hot = (event > report.event_threshold) & able
             member = (node > report.threshold) & able
-            if self.incidents.roster.owner:  # next to an open incident neighbours count for more
-                member |= self._next_to_incidents() & (engine.inside > report.threshold) & able
+            if self.incidents.open:
+                member = self._joining(tick.end, member, node > report.event_threshold) & able
             warm = (node > self.settings.alarm.release * report.threshold) & able
         return Verdict(
             tick.end,
@@ -338,13 +339,24 @@ class Pipeline:
             np.isfinite(node),
         )
 
-    def _next_to_incidents(self) -> NDArray[np.bool_]:
-        graph, owner = self.network.graph, self.incidents.roster.owner
-        near = np.zeros(graph.n_nodes, np.bool_)
-        for v in owner:
+    def _joining(
+        self, time: float, member: NDArray[np.bool_], certain: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Who belongs, next to open incidents: neighbours count for more while an incident is young.
+
+        Later only what would open an incident by itself joins. At the level of a single node, one in a
+        thousand ticks, all neighbours of an incident that stays open for long would join it in the end.
+        """
+        assert self.engine is not None
+        assert self.report is not None
+        graph, oldest = self.network.graph, time - JOINING * self.report.step
+        young, old = np.zeros((2, graph.n_nodes), np.bool_)
+        for v, owner in self.incidents.roster.owner.items():
+            near = young if self.incidents.open[owner].opened >= oldest else old
             near[v] = True
             near[graph.neighbours(v)] = True
-        return near
+        member = np.where(old & ~young, certain, member)
+        return np.asarray(member | (young & (self.engine.inside > self.report.threshold)))
 
     def _act(self) -> None:
         assert self.engine is not None
