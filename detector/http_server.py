@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from detector.daemon import Daemon
 
 log = logging.getLogger("detector.http")
+IDLE_S = 3600.0  # aiohttp's own limit, never reached: the gates close idle connections
 LINE, HEADERS = 8190, 100  # largest line and number of lines in a header
 SECURITY = {
     "X-Content-Type-Options": "nosniff",
@@ -73,7 +74,7 @@ class HttpServer:
             ]
         )
         self._runner = web.AppRunner(
-            self._app, access_log=None, handle_signals=False, keepalive_timeout=settings.header_timeout,
+            self._app, access_log=None, handle_signals=False, keepalive_timeout=IDLE_S,
             max_line_size=LINE, max_field_size=LINE, max_headers=HEADERS, shutdown_timeout=1.0,
         )  # fmt: skip
         self._server: asyncio.Server | None = None

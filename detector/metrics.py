@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from connectors.base import REASONS as DECODING_REASONS
 from detector.samples import REASONS as STREAM_REASONS
+from detector.schema import KINDS
 
 Kind = Literal["counter", "gauge", "histogram"]
 FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -123,6 +124,8 @@ class Metrics:
             self.count("samples_discarded_total", 0, reason=reason)
         for severity in SEVERITIES:
             self.count("incidents_total", 0, severity=severity)
+        for event in KINDS:
+            self.count("events_total", 0, event=event)
         for reason in HTTP_REASONS:
             self.count("http_refused_total", 0, reason=reason)
         self.set("config_last_reload_successful", 1)
