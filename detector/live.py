@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from detector.network import Network
 from detector.pipeline import Pipeline
 from detector.records import Record
+from detector.views import shown_states
 
 if TYPE_CHECKING:
     from detector.daemon import Daemon
@@ -73,16 +74,6 @@ def look(pipeline: Pipeline) -> Look:
         accepted=pipeline.counts.get("accepted", 0),
         incidents=len(pipeline.incidents.open),
     )
-
-
-def shown_states(pipeline: Pipeline) -> list[str]:
-    """The states of the nodes, where ``held`` is a member of an open incident that is calm again."""
-    states = pipeline.node_states
-    roster = pipeline.incidents.roster
-    for v in roster.owner:
-        if states[v] in ("alarmed", "suspected") and roster.cool_row[v] > 0:
-            states[v] = "held"
-    return states
 
 
 class History:

@@ -51,12 +51,22 @@ class WindowEvidence:
         return self._pipeline.engine
 
 
+def shown_states(pipeline: Pipeline) -> list[str]:
+    """The states of the nodes, where ``held`` is a member of an open incident that is calm again."""
+    states = pipeline.node_states
+    roster = pipeline.incidents.roster
+    for v in roster.owner:
+        if states[v] in ("alarmed", "suspected") and roster.cool_row[v] > 0:
+            states[v] = "held"
+    return states
+
+
 def node_view(pipeline: Pipeline, v: int) -> dict[str, Any]:
     """JSON-ready: signal with its windows, statistics, scores per scale, ratio over values, neighbours."""
     names, engine = pipeline.names, pipeline.engine
     view: dict[str, Any] = {
         "name": names[v],
-        "state": pipeline.node_states[v],
+        "state": shown_states(pipeline)[v],
         "components": list(pipeline.components),
         "neighbours": [names[u] for u in pipeline.network.graph.neighbours(v)],
         "incident": pipeline.incidents.roster.owner.get(v),

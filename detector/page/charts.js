@@ -111,7 +111,7 @@ export class StatisticChart extends Chart {
     this.give(`statistic ${unix}`, () => ({
       scales: { x: { time: unix } },
       tzDate: (time) => window.uPlot.tzDate(new Date(time * 1e3), "Etc/UTC"),
-      axes: this.axes({ label: unix ? "time of the stream, UTC" : "time of the stream" }),
+      axes: this.axes({ label: unix ? "time of the stream, UTC" : "time of the stream", ...(unix ? { values: clocks, space: 70 } : {}) }),
       series: [
         { label: "time" },
         line("node", colour.now, { width: 2 }),
@@ -146,6 +146,15 @@ export class RatioChart extends Chart {
       bands: [{ series: [3, 2], fill: faint(colour.now) }, { series: [2, 4], fill: faint(colour.before) }],
     }), [x, curve.ratio, one, more, less]);
   }
+}
+
+// Hours and minutes, with seconds where the ticks are closer than a minute, dates where they are days apart.
+function clocks(plot, times) {
+  const step = times.length > 1 ? times[1] - times[0] : 60;
+  return times.map((time) => {
+    const text = new Date(time * 1000).toISOString();
+    return step >= 86400 ? text.slice(0, 10) : text.slice(11, step < 60 ? 19 : 16);
+  });
 }
 
 function faint(hex) {

@@ -18,6 +18,7 @@ export class Incidents {
     const { incidents } = await get(`/api/v1/incidents?limit=${KEPT}`);
     this.records = new Map(incidents.map((record) => [record.incident, record]));
     this.show();
+    return incidents;
   }
 
   take(record) {

@@ -45,6 +45,11 @@ function takeFrame(frame) {
   document.title = frame.incidents ? `(${frame.incidents}) detector` : "detector";
 }
 
+// A page just opened has heard nothing yet: the latest word on each incident is a start.
+function seedLog(records) {
+  if (byId("log").children.length === 0) records.slice(0, 10).sort((a, b) => a.time - b.time).forEach(log);
+}
+
 function takeRecord(record) {
   log(record);
   if (record.incident && record.event.startsWith("incident.")) incidents.take(record);
@@ -101,7 +106,7 @@ function changed(state, why) {
   line.textContent = state === "up" ? "live" : "connection lost, trying again";
   if (state !== "up") return;
   page.version = null; // it may be another daemon by now
-  incidents.load().catch(trouble);
+  incidents.load().then(seedLog, trouble);
   loadStatus();
 }
 
