@@ -25,7 +25,7 @@ Progress = Callable[[str, float], None]
 NODE_RUN = 1000.0  # ticks a quiet node stays below its own threshold, on average
 NODE_BLOCK = 250  # ticks of which the largest value is kept
 PROMISE = 20.0  # the tail is trusted this many times beyond the history
-WATCHED = 200  # ticks in which a put-in change must be found
+WATCHED = 150  # ticks in which a put-in change must be found
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Report:
                     f"incidents, expected {v['expected']:.2f}; 95 % interval {v['low']:.3g} to "
                     f"{v['high']:.3g} times that"
                 ),
-                "expected delay in ticks (median; found within 200):",
+                "expected delay in ticks (median; found within 150):",
             ]
         lines += [
             f"  {d['change']:<18} on {d['nodes']:>3} node{'s' if d['nodes'] != 1 else ' '}: "
@@ -141,14 +141,16 @@ def calibrate(
     choice, features = tuning.choose(lambda what, share: say(what, 0.4 * share))
     engine = Engine(graph, features, settings, choice)
     n = graph.n_nodes
-    quiet_ticks = int(np.clip(200_000 // n, 1500, 4000))
-    tail_ticks = int(np.clip(800_000 // n, 3000, 10_000))
+    # As long as the history can feed with new combinations, and a small core can bear.
+    quiet_ticks = int(min(np.clip(200_000 // n, 1500, 4000), max(2 * kept, 1500)))
+    tail_ticks = int(min(np.clip(800_000 // n, 3000, 10_000), max(4 * kept, 3000)))
 
     say("what quiet looks like", 0.4)
     run = Rehearsal(engine, learn, rows(kept, block, settings.alarm.seed + 2))
+    run.pulse = lambda share: say("what quiet looks like", 0.4 + 0.1 * share)
     run.warm_up()
     run.learn_quiet(quiet_ticks)
-    say("threshold", 0.6)
+    run.pulse = lambda share: say("threshold", 0.55 + 0.25 * share)
     watch = Watch(engine, tail_ticks)
     run.play(tail_ticks, watch.look)
     gap = settings.incidents.clear_after
@@ -169,6 +171,7 @@ def calibrate(
         trials=tuning.table,
     )
     _warn(report, kept, need, budget)
+    run.pulse = lambda _: say("expected delays", 0.9)
     say("check on unused data", 0.8)
     report.validated = _validate(engine.fresh(settings), learn, check, report, gap)
     report.delays = _delays(run, graph, report, settings.alarm.seed, say)
@@ -290,7 +293,7 @@ def _delays(run: Rehearsal, graph: Graph, report: Report, seed: int, say: Progre
             nodes = neighbourhood(graph, int(rng.integers(graph.n_nodes)), size)
             twin = run.fork(rows(len(run.Z), report.block, seed + 1000 + 10 * k + repeat))
             found.append(_delay(twin, change, nodes, report.event_threshold))
-        say(f"delay of {change}", 0.85 + 0.15 * k / (len(changes) * len(sizes)))
+        say(f"delay of {change}", 0.85 + 0.15 * (k + 1) / (len(changes) * len(sizes)))
         hit = np.isfinite(found)
         table.append(
             {

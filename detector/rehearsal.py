@@ -12,13 +12,21 @@ from detector.injection import Change
 from estimators.levels import N_LEVELS, SKEW, Quiet
 
 Floats = NDArray[np.float64]
+PULSE = 100
 
 
 class Rehearsal:
     """Z (T, N, d) is the quiet history, NaN where a node had no sample; ``rows`` says what comes next."""
 
-    def __init__(self, engine: Engine, Z: Floats, rows: Iterator[int]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        Z: Floats,
+        rows: Iterator[int],
+        pulse: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self.engine, self.Z, self.rows = engine, Z, rows
+        self.pulse = pulse  # told every PULSE ticks how much of a play is done: long ones must show life
         self._seen: NDArray[np.bool_] = np.asarray(np.isfinite(Z).all(axis=2))
 
     def play(
@@ -42,11 +50,14 @@ class Rehearsal:
             self.engine.finish()
             if each is not None:
                 each(t)
+            if t % PULSE == 0:
+                self.pulse(t / n_ticks)
 
     def fork(self, rows: Iterator[int]) -> Rehearsal:
         """Another course from here."""
         twin = object.__new__(Rehearsal)
-        twin.engine, twin.Z, twin.rows, twin._seen = self.engine.copy(), self.Z, rows, self._seen
+        twin.engine, twin.Z, twin.rows = self.engine.copy(), self.Z, rows
+        twin._seen, twin.pulse = self._seen, self.pulse
         return twin
 
     def warm_up(self) -> None:

@@ -99,7 +99,7 @@ class Tuning:
         ridge = given if given is not None else max(RIDGE_SHARE * coupling, LEAST_RIDGE)
         return replace(choice, coupling=coupling, ridge=ridge)
 
-    def _of(self, choice: Choice) -> dict[str, float]:
+    def _of(self, choice: Choice, pulse: Callable[[float], None] = lambda _: None) -> dict[str, float]:
         for tried in self.table:
             if (tried["sigma"], tried["coupling"], tried["ridge"]) == (
                 choice.sigma,
@@ -107,21 +107,22 @@ class Tuning:
                 choice.ridge,
             ):
                 return tried
-        return self._try(choice)
+        return self._try(choice, pulse)
 
     def _best(self, choices: Iterable[Choice], progress: Progress, done: int, total: int) -> Choice:
         scored: list[tuple[float, Choice]] = []
         for k, choice in enumerate(choices):
-            progress(f"kernel width {choice.sigma:g}, coupling {choice.coupling:g}", (done + k) / total)
-            tried = self._of(choice)
+            what, share = f"kernel width {choice.sigma:g}, coupling {choice.coupling:g}", (done + k) / total
+            progress(what, share)
+            tried = self._of(choice, lambda _, what=what, share=share: progress(what, share))  # type: ignore[misc]
             # Beyond the limit on leakage a setting competes only with others beyond it.
             over = max(tried[f"leak {GAINS[-1]}"] - LEAK_LIMIT, 0.0)
             scored.append((tried["delay"] + 10.0 * over, choice))
         return min(scored, key=lambda pair: pair[0])[1]
 
-    def _try(self, choice: Choice) -> dict[str, float]:
+    def _try(self, choice: Choice, pulse: Callable[[float], None]) -> dict[str, float]:
         engine = Engine(self.graph, features(self.Z, choice.sigma, self.settings), self.settings, choice)
-        quiet = Rehearsal(engine, self.Z, rows(len(self.Z), self.block, self.seed + 1))
+        quiet = Rehearsal(engine, self.Z, rows(len(self.Z), self.block, self.seed + 1), pulse)
         quiet.warm_up()
         quiet.learn_quiet(500)
         delays: list[float] = []
