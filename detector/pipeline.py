@@ -321,9 +321,17 @@ class Pipeline:
         with np.errstate(invalid="ignore"):
             hot = (event > report.event_threshold) & able
             member = (node > report.threshold) & able
-            if self.incidents.open:
-                member = self._joining(tick.end, member, node > report.event_threshold) & able
             warm = (node > self.settings.alarm.release * report.threshold) & able
+            if self.incidents.open:
+                certain = node > report.event_threshold
+                member = self._joining(tick.end, member, certain) & able
+                # Back to quiet is believed: else the many nodes of a large incident, each now and then over a
+                # bar meant for one node, would keep each other from ever being all cool at once.
+                roster = self.incidents.roster
+                recovered = np.zeros(len(node), np.bool_)
+                recovered[list(roster.owner)] = True
+                recovered &= roster.cool_row >= self.settings.incidents.clear_after
+                member, warm = member & (certain | ~recovered), warm & (certain | ~recovered)
         return Verdict(
             tick.end,
             tick.index,
