@@ -110,10 +110,12 @@ class Moments:
     def skewness(self) -> Floats:
         """Over all nodes (..., S), within the range that the cube root can use."""
         n, m = np.maximum(self.count, 1.0), self.first / np.maximum(self.count, 1.0)
-        v = np.maximum(self._variance(), 1e-300)
+        v = self._variance()
+        moves = v > 1e-12 * np.maximum(self.second / n, 1e-100)  # others have no shape, but rounding
+        v = np.where(moves, v, 1.0)
         third = self.third / n - 3.0 * m * self.second / n + 2.0 * m**3
         weight = self.count / np.maximum(self.count.sum(axis=-2, keepdims=True), 1.0)
-        return np.asarray(np.clip((weight * third / v**1.5).sum(axis=-2), *SKEW))
+        return np.asarray(np.clip((weight * np.where(moves, third / v**1.5, 0.0)).sum(axis=-2), *SKEW))
 
     def _variance(self) -> Floats:
         n = np.maximum(self.count, 1.0)
