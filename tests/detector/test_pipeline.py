@@ -11,7 +11,6 @@ from connectors.base import Sample
 from detector.pipeline import Pipeline
 from tests.detector.learnt import (
     LEARN,
-    NAMES,
     NETWORK,
     NOW,
     START,
@@ -291,4 +290,3 @@ def test_pipeline_needs_nodes():
         Pipeline(None, 1)
     with pytest.raises(ValueError, match="2 names for 1 components"):
         Pipeline(NETWORK, 1, components=["a", "b"])
-    assert NAMES == list(NETWORK.names)

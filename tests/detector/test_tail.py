@@ -1,0 +1,90 @@
+"""Episodes of exceedances, and the law of their peaks."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import genpareto
+
+from detector.tail import Tail, episodes
+from estimators.graph import Graph
+
+W = nx.to_numpy_array(nx.path_graph(6))
+W[2, 3] = W[3, 2] = 0.0  # two chains of three
+GRAPH = Graph.of(W)
+
+
+def naive(marks, gap):
+    """Peaks of the connected sets of exceedances, linked if near in time and in the graph."""
+    graph = nx.empty_graph(len(marks))
+    for i, (t, v, _) in enumerate(marks):
+        for j, (s, u, _) in enumerate(marks[:i]):
+            if t - s <= gap and (u == v or W[u, v]):
+                graph.add_edge(i, j)
+    return sorted(max(marks[i][2] for i in group) for group in nx.connected_components(graph))
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 30), st.integers(0, 5)), st.floats(0.0, 9.0), max_size=40),
+    st.integers(0, 5),
+)
+def test_episodes_are_connected_sets(marks, gap):
+    """Exceedances of one node or of linked nodes at most ``gap`` ticks apart are one episode."""
+    rows = [(t, v, x) for (t, v), x in sorted(marks.items())]
+    ticks, nodes, values = (np.array([row[k] for row in rows]) for k in range(3))
+    found = episodes(ticks.astype(np.int64), nodes.astype(np.int32), values.astype(float), GRAPH, gap)
+
+    assert sorted(found.tolist()) == naive(rows, gap)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.2, -0.1])
+def test_fit_recovers_a_known_tail(shape):
+    """Rate, scale and far thresholds of generalised Pareto peaks are found again."""
+    over = genpareto.rvs(shape, scale=0.4, size=4000, random_state=1)
+    tail = Tail.fit(3.0 + over, 3.0, 1_000_000)
+
+    assert tail.n == 4000
+    assert tail.rate == pytest.approx(0.004)
+    assert tail.shape == pytest.approx(shape, abs=0.05)
+    assert tail.scale == pytest.approx(0.4, rel=0.07)
+    wanted = 3.0 + genpareto.isf(1e-5 / 0.004, shape, scale=0.4)
+    assert tail.threshold(1e-5) == pytest.approx(wanted, rel=0.05)
+
+
+@given(st.floats(-0.1, 0.3), st.floats(0.05, 2.0), st.floats(1e-9, 1e-3))
+def test_threshold_is_the_inverse_of_exceeded(shape, scale, rate):
+    """The threshold for a rate is exceeded at that rate."""
+    tail = Tail(3.0, 1e-3, shape, scale, 100)
+
+    assert tail.exceeded(tail.threshold(rate)) == pytest.approx(rate, rel=1e-6)
+
+
+def test_more_than_was_seen_is_not_promised():
+    """A rate above that of the base gives the base: nothing is known below it."""
+    assert Tail(3.0, 1e-3, 0.0, 0.4, 100).threshold(0.5) == 3.0
+
+
+@pytest.mark.parametrize("n", [0, 1, 9])
+def test_few_peaks_give_a_careful_tail(n):
+    """With fewer than ten peaks the tail is exponential, of at least the spread of a normal one."""
+    tail = Tail.fit(np.full(n, 3.01), 3.0, 10_000)
+
+    assert (tail.shape, tail.scale, tail.n) == (0.0, 0.3, n)
+    assert tail.rate == max(n, 1) / 10_000
+
+
+def test_equal_peaks_are_finite():
+    """Peaks that are all alike give finite thresholds."""
+    tail = Tail.fit(np.full(30, 4.0), 3.0, 10_000)
+
+    assert np.isfinite(tail.threshold(1e-5))
+    assert tail.threshold(1e-5) > 3.0
+
+
+def test_peaks_below_the_base_do_not_count():
+    """Only what passes the base is part of the tail."""
+    peaks = np.concatenate([np.full(50, 2.0), 3.0 + np.linspace(0.1, 1.0, 20)])
+    assert Tail.fit(peaks, 3.0, 1000).n == 20

@@ -1,0 +1,55 @@
+"""Who may know whom: the doors and the mathematics know neither each other nor the daemon."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = {"estimators": {"connectors", "detector"}, "connectors": {"estimators", "detector"}}
+FILES = [(room, path) for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+NOT_FOR_MATHEMATICS = {
+    "logging",
+    "time",
+    "datetime",
+    "threading",
+    "asyncio",
+    "socket",
+    "pickle",
+    "os",
+    "sys",
+    "io",
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of everything a file imports, anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level <= 1, f"{path.name}: import from outside its room"
+            names.add(node.module or "" if not node.level else path.parent.name)
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(("room", "path"), FILES, ids=[f"{room}/{path.name}" for room, path in FILES])
+def test_direction_of_imports(room: str, path: Path) -> None:
+    """`estimators` and `connectors` import neither each other nor `detector`."""
+    assert not imported(path) & ROOMS[room]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "estimators").rglob("*.py")), ids=lambda path: path.name)
+def test_mathematics_has_no_clock_and_no_file(path: Path) -> None:
+    """Arrays in, arrays out: no clock, thread, log, file or pickle among the imports of `estimators`."""
+    assert not imported(path) & NOT_FOR_MATHEMATICS
+
+
+@pytest.mark.parametrize("name", ["engine", "rehearsal", "tail", "bootstrap", "injection", "history", "views", "pipeline",
+                                  "pipeline_state", "calibration", "tuning", "align", "incidents"])  # fmt: skip
+def test_heart_is_pure(name: str) -> None:
+    """The streaming core, from samples to events, has neither clock nor thread nor file."""
+    assert not imported(ROOT / "detector" / f"{name}.py") & NOT_FOR_MATHEMATICS
