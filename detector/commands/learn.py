@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
 @click.option("--dry-run", is_flag=True, help="Print the report, save nothing.")
 @click.option("--force", is_flag=True, help="Replace a state that is there.")
+@click.option("--report", "report_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html",
+              help="Write a page that shows what was learnt.")  # fmt: skip
 @json_option
 def learn(
     file: Path, config_path: Path, begin: str | None, until: str | None, source: str | None, dry_run: bool,
-    force: bool, as_json: bool,
+    force: bool, report_path: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn thresholds from FILE, a quiet recording, and save them for `detector run`.
 
@@ -44,6 +46,12 @@ def learn(
     with progress_bar("reading") as progress:
         X, times = history(config, pipeline, file, source, as_time(begin), as_time(until), progress)
         report = pipeline.learn(X, times, progress)
+        if report_path is not None:
+            from detector.quiet_run import quiet_run
+            from detector.report_page import write_calibration
+
+            progress("report", 1.0)
+            write_calibration(report_path, pipeline, quiet_run(pipeline, X, times), file.name)
     if not dry_run:
         save(config, pipeline)
     if as_json:

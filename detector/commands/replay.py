@@ -18,7 +18,9 @@ from detector.commands.output import Progress, as_json_text, progress_bar
 if TYPE_CHECKING:
     from detector.config import Config
     from detector.events import Event
+    from detector.labels import Label
     from detector.pipeline import Pipeline
+    from detector.track import Track
 
 
 @click.command()
@@ -29,10 +31,14 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="TIME", help="Learn from all samples before this time.")
 @click.option("--from-state", is_flag=True, help="Start from what `detector learn` saved.")
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
+@click.option("--report", "report_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html",
+              help="Write a page that shows everything: timeline, network, nodes, calibration.")  # fmt: skip
+@click.option("--labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.csv",
+              help="What was really there (start,end,nodes,kind), for the report.")  # fmt: skip
 @json_option
 def replay(
     file: Path, config_path: Path, learn_samples: int | None, until: str | None, from_state: bool,
-    source: str | None, as_json: bool,
+    source: str | None, report_path: Path | None, labels: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run FILE through the detector and print what it would have said.
 
@@ -40,7 +46,10 @@ def replay(
     """
     if sum((learn_samples is not None, until is not None, from_state)) > 1:
         raise click.UsageError("give at most one of --learn, --until, --from-state")
+    if labels is not None and report_path is None:
+        raise click.UsageError("--labels needs --report, which compares with them")
     config = load_config(config_path)
+    known = _labels(labels)
     begun = time.monotonic()
     counts: Counter[str] = Counter()
     with progress_bar("replay") as progress:
@@ -48,16 +57,34 @@ def replay(
         pipeline = _prepared(config, file, source, learn_samples, as_time(until), from_state, progress)
         pipeline.progress = progress
         learnt_until = as_time(until)
+        track = _track(pipeline, report_path)
         for part in opened(config, pipeline, file, source, tell=until is None):
             samples = part.batch.samples
             if learnt_until is not None:
                 samples = [sample for sample in samples if sample.time >= learnt_until]
             counts["samples"] += part.batch.received
             counts["refused"] += sum(part.batch.rejected.values())
-            show(pipeline.push(samples))
+            show((track or pipeline).push(samples))
             progress("replay" if pipeline.phase == "watching" else "learning", part.share)
-        show(pipeline.flush())
+        show((track or pipeline).flush())
+        if track is not None and report_path is not None:
+            from detector.report_page import write_replay
+
+            write_replay(report_path, track, known, file.name)
     click.echo(_summary(pipeline, counts, show.seen, time.monotonic() - begun), err=True)
+
+
+def _labels(path: Path | None) -> list[Label] | None:
+    """Read before the long work: a mistake in them is told at once."""
+    from detector.labels import read_labels
+
+    return None if path is None else read_labels(path)
+
+
+def _track(pipeline: Pipeline, report_path: Path | None) -> Track | None:
+    from detector.track import Track
+
+    return None if report_path is None else Track(pipeline)
 
 
 def _prepared(

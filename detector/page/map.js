@@ -160,7 +160,7 @@ export class NetworkMap {
     const taken = [];
     const wanted = [this.pointed, this.chosen, ...order.filter((node) => everyone || LOUD.includes(this.letter(node))).reverse()];
     for (const node of new Set(wanted)) {
-      if (node < 0 || taken.length > 80) continue;
+      if (node < 0 || taken.length >= (everyone ? 80 : 20)) continue;
       const name = short(this.network.names[node]);
       const width = context.measureText(name).width;
       const x = Math.min(Math.max(2, points[node][0] - width / 2), this.width - width - 2);

@@ -1,0 +1,68 @@
+"""What people know of a recording: when there really was something, and where. Read from a CSV file.
+
+Columns: ``start`` and, if known, ``end``, ``nodes`` (separated by spaces, ``;`` or ``|``), ``kind`` and
+``series``; others are not used. Times are numbers or ISO 8601, as in the recording.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Label:
+    """One real event; ``end`` is NaN where nobody knows it."""
+
+    start: float
+    end: float = math.nan
+    nodes: frozenset[str] = frozenset()
+    kind: str = ""
+
+    def until(self, grace: float) -> float:
+        """The last moment at which finding it still counts."""
+        return self.start + grace if math.isnan(self.end) else max(self.end, self.start)
+
+
+def read_labels(path: Path, series: str | None = None) -> list[Label]:
+    """The labels of a file, earliest first; of one ``series`` only, if it is named."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        names = [name.strip().lower() for name in rows.fieldnames or ()]
+        if "start" not in names:
+            raise ValueError(
+                f"{path}, line 1: labels need a column called start (columns: {', '.join(names)})"
+            )
+        rows.fieldnames = names
+        found = []
+        for row in rows:
+            place = f"{path}, line {rows.line_num}"
+            text = {name: (row.get(name) or "").strip() for name in names}
+            if not any(text.values()) or (series and text.get("series") not in (None, "", series)):
+                continue
+            start, end = _time(text["start"], place, "start"), _time(text.get("end", ""), place, "end")
+            if math.isnan(start):
+                raise ValueError(f"{place}: start is missing")
+            if end < start:
+                raise ValueError(f"{place}: end {text['end']} is before start {text['start']}")
+            nodes = frozenset(name for name in re.split(r"[\s;|]+", text.get("nodes", "")) if name)
+            found.append(Label(start, end, nodes, text.get("kind", "")))
+    return sorted(found, key=lambda label: label.start)
+
+
+def _time(text: str, place: str, column: str) -> float:
+    from connectors.mapping import Rejected, parse_time
+
+    if not text:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return parse_time(text, "iso8601")
+    except Rejected:
+        raise ValueError(f"{place}: {column} {text!r} is no time: write unix seconds or ISO 8601") from None

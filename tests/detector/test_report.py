@@ -1,0 +1,271 @@
+"""Reports: one file that needs nothing else, true to what happened; hostile names stay text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from connectors.base import Sample
+from detector.cli import cli
+from detector.labels import Label, read_labels
+from detector.network import Network
+from detector.pipeline import Pipeline
+from detector.quiet_run import quiet_run
+from detector.report_page import write_calibration, write_replay
+from detector.report_parts import Page, tag
+from detector.score import compare, matches
+from detector.settings import AlarmSettings, Budget, EstimatorSettings, Settings, WindowSettings
+from detector.track import Story, Track
+from tests.browser import chromium, console, until
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+NAMES = [HOSTILE, "</script><script>window.hacked=1</script>", *(f"n{i}" for i in range(2, 8))]
+START = 1_700_000_000.0
+LEARN, TOTAL = 300, 700
+CHANGE = (420, 460)
+SETTINGS = Settings(
+    windows=WindowSettings(reference=40, tests=(5, 10)),
+    estimator=EstimatorSettings(sigma=1.0, coupling=0.5, ridge=0.1, rank=6, atoms=16),
+    alarm=AlarmSettings(learn=LEARN, budget=Budget(1, 500, "ticks")),
+)
+
+
+def samples() -> list[Sample]:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(TOTAL, 8))
+    values[CHANGE[0] : CHANGE[1], :2] += 4.0
+    return [
+        Sample(START + t, name, (float(values[t, v]),)) for t in range(TOTAL) for v, name in enumerate(NAMES)
+    ]
+
+
+def network() -> Network:
+    return Network.from_edges([(NAMES[i], NAMES[(i + 1) % 8]) for i in range(8)])
+
+
+@pytest.fixture(scope="module")
+def track() -> Track:
+    made = Track(Pipeline(network(), 1, SETTINGS))
+    made.push(samples())
+    made.flush()
+    return made
+
+
+@pytest.fixture(scope="module")
+def labels() -> list[Label]:
+    return [Label(START + CHANGE[0], START + CHANGE[1], frozenset(NAMES[:2]), "mean <b>")]
+
+
+@pytest.fixture(scope="module")
+def replay_page(track: Track, labels: list[Label], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "replay.html"
+    write_replay(path, track, labels, "data <i>.csv")
+    return path
+
+
+@pytest.fixture(scope="module")
+def calibration_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "calibration.html"
+    X = np.random.default_rng(5).normal(size=(500, 8, 1))
+    times = START + np.arange(500.0)
+    pipeline = Pipeline(network(), 1, SETTINGS)
+    pipeline.learn(X, times)
+    quiet = quiet_run(pipeline, X, times)
+    assert quiet is not None
+    assert quiet.event.sum() == pytest.approx(8 * quiet.ticks)
+    write_calibration(path, pipeline, quiet, "quiet.csv")
+    return path
+
+
+def test_track_changes_nothing(track: Track) -> None:
+    """Tick by tick or all at once: the pipeline says the same."""
+    other = Pipeline(network(), 1, SETTINGS)
+    events = other.push(samples()) + other.flush()
+    opened = [event.incident for event in events if event.event == "incident.opened"]
+    assert opened == list(track.stories)
+    assert opened
+
+
+def test_track_keeps_extremes_in_few_bins(monkeypatch: pytest.MonkeyPatch, track: Track) -> None:
+    monkeypatch.setattr("detector.track.BINS", 100)
+    thin = Track(Pipeline(network(), 1, SETTINGS))
+    thin.push(samples())
+    assert thin.limit == 100
+    assert thin.rows <= 100
+    assert thin.per_bin == 8
+    assert np.nanmax(thin.statistic) == pytest.approx(np.nanmax(track.statistic))
+    assert np.nanmin(thin.low) == pytest.approx(np.nanmin(track.low))
+    assert thin.strongest(2) == track.strongest(2)
+
+
+def test_replay_report_tells_what_happened(replay_page: Path, track: Track) -> None:
+    text = replay_page.read_text()
+    for story in track.stories.values():
+        assert story.id in text
+    for words in (
+        "Against the labels",
+        "random times",
+        "even spacing",
+        "Strongest nodes",
+        "Promise and check",
+    ):
+        assert words in text
+    assert "100%" in text  # of the labels
+    assert NAMES[1] not in text
+    assert HOSTILE not in text
+    assert "mean <b>" not in text
+
+
+def test_reports_load_nothing(replay_page: Path, calibration_page: Path) -> None:
+    for path in (replay_page, calibration_page):
+        text = path.read_text()
+        assert not re.search(r"<(link|img|iframe)\b|<script[^>]*\ssrc=|@import|url\(", text)
+        assert "default-src &#x27;none&#x27;" in text
+        assert "unsafe" not in text.split("</head>")[0]
+
+
+def test_both_reports_in_a_browser(replay_page: Path, calibration_page: Path, tmp_path: Path) -> None:
+    with chromium(tmp_path, (1100, 1400)) as browser:
+        for path, charts in ((replay_page, 13), (calibration_page, 2)):
+            browser.get(path.as_uri())
+            until(browser, f"document.querySelectorAll('.chart canvas').length === {charts}")
+            assert browser.execute_script("return window.hacked") is None
+            assert browser.execute_script("return document.querySelectorAll('main img').length") == 0
+            saved = "HTMLAnchorElement.prototype.click = function () { window.saved = this.href; }; "
+            for figure in ("figure:has(svg)", "figure:has(canvas)"):
+                browser.execute_script(
+                    f"window.saved = ''; {saved} document.querySelector('{figure} .png').click()"
+                )
+                until(browser, "window.saved.startsWith('data:image/png;base64,iVBOR')")
+            assert console(browser) == []
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= 1100
+
+
+def test_labels_of_both_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("series,kind,start,end,size\na,mean,10,20,1\nb,spread,30,,2\n\n")
+    assert read_labels(path) == [Label(10.0, 20.0, frozenset(), "mean"), *read_labels(path, "b")]
+    assert read_labels(path, "a") == [Label(10.0, 20.0, frozenset(), "mean")]
+    path.write_text("start,end,nodes\n2026-11-16T08:00:00Z,2026-11-16T09:00:00Z,n1 n2;n3\n")
+    (label,) = read_labels(path)
+    assert label.end - label.start == 3600.0
+    assert label.nodes == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("when,end\n1,2\n", "need a column called start"),
+        ("start,end\n5,2\n", "line 2: end 2 is before start 5"),
+        ("start,end\nyesterday,\n", "line 2: start 'yesterday' is no time"),
+        ("start,end\n,5\n", "line 2: start is missing"),
+    ],
+)
+def test_wrong_labels_are_told_with_their_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read_labels(path)
+
+
+def _story(opened: float, *nodes: str) -> Story:
+    return Story(f"i{opened:g}", opened, None, opened + 5, "info", nodes, "")
+
+
+def test_scores_against_arithmetic() -> None:
+    labels = [Label(100, 200, frozenset("ab")), Label(500), Label(900, 910)]
+    stories = [_story(90), _story(110, "a", "c"), _story(150), _story(505), _story(700)]
+    detector, random, even = compare(stories, labels, 0, 1000, grace=10)
+    assert (detector.alarms, detector.false, detector.precision) == (5, 2, 0.6)
+    assert detector.recall == pytest.approx(2 / 3)
+    assert detector.delay == 7.5
+    # One random alarm of five falls into 100 of 1000 with probability 1 - 0.9^5, into 10 with 1 - 0.99^5.
+    expected = ((1 - 0.9**5) + 2 * (1 - 0.99**5)) / 3
+    assert random.recall == pytest.approx(expected, abs=0.04)
+    assert even.recall == pytest.approx((0.5 + 2 * 0.05) / 3, abs=0.04)
+    first = matches(stories, labels, 10)[0]
+    assert (first.delay, first.nodes_found, first.nodes_right) == (10, 0.5, 0.5)
+    assert matches(stories, labels, 10)[2].story is None
+
+
+def test_no_alarms_no_dummies() -> None:
+    (only,) = compare([], [Label(1, 2)], 0, 10, 1)
+    assert only.recall == 0.0
+    assert np.isnan(only.delay)
+
+
+def test_markup_is_escaped_everywhere() -> None:
+    page = Page("<t>")
+    page.section(
+        "<s>", tag("p", "<a>", title='"<b>"'), page.chart("<c>", x=[0], series=[{"label": "</script>"}])
+    )
+    text = page.html()
+    for raw in ("<t>", "<s>", "<a>", "<b>", "<c>", '</script>"'):
+        assert raw not in text
+    data = re.search(r'id="data">(.*?)</script>', text)
+    assert data is not None
+    assert json.loads(data[1])["chart0"]["series"][0]["label"] == "</script>"
+
+
+def _config(folder: Path) -> Path:
+    from tests.detector import rig
+
+    edges = [[f"n{i}", f"n{(i + 1) % 8}"] for i in range(8)]
+    return rig.write_config(
+        folder, graph={"edges": edges}, alarm={"learn": LEARN, "budget": "1 per 500 ticks"}
+    )
+
+
+def _recording(folder: Path) -> Path:
+    rows = ["time," + ",".join(f"n{i}" for i in range(8))]
+    by_time: dict[float, list[str]] = {}
+    for sample in samples():
+        by_time.setdefault(sample.time, []).append(f"{sample.values[0]:.4f}")
+    rows += [f"{time:.0f},{','.join(values)}" for time, values in by_time.items()]
+    path = folder / "data.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(cli, [str(one) for one in arguments])
+
+
+def test_commands_write_reports(tmp_path: Path) -> None:
+    config, data = _config(tmp_path), _recording(tmp_path)
+    marks = tmp_path / "labels.csv"
+    marks.write_text(f"start,end,nodes\n{START + CHANGE[0]:.0f},{START + CHANGE[1]:.0f},n0 n1\n")
+    out = tmp_path / "replay.html"
+    done = run("replay", data, "--config", config, "--report", out, "--labels", marks)
+    assert done.exit_code == 0, done.output
+    assert "Against the labels" in out.read_text()
+    out = tmp_path / "calibration.html"
+    done = run("calibrate", data, "--config", config, "--until", START + 400, "--dry-run", "--report", out)
+    assert done.exit_code == 0, done.output
+    assert "Distribution of the statistics on quiet data" in out.read_text()
+
+
+def test_labels_without_report_are_refused(tmp_path: Path) -> None:
+    config, data = _config(tmp_path), _recording(tmp_path)
+    done = run("replay", data, "--config", config, "--labels", data)
+    assert done.exit_code == 2
+    assert "--labels needs --report" in done.output
+
+
+def test_report_while_still_learning(tmp_path: Path) -> None:
+    short = Track(Pipeline(network(), 1, SETTINGS))
+    short.push(samples()[:80])
+    short.flush()
+    write_replay(tmp_path / "r.html", short, [Label(START)])
+    assert "never: still learning" in (tmp_path / "r.html").read_text()
+    empty = Track(Pipeline(network(), 1, SETTINGS))
+    empty.flush()
+    write_replay(tmp_path / "r.html", empty)
+    with pytest.raises(ValueError, match="nothing has been learnt"):
+        write_calibration(tmp_path / "r.html", empty.pipeline)
