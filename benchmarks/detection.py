@@ -24,7 +24,7 @@ from rivals import Dummy, EwmaT2, Mmd, Newma, River, Watcher, run
 from tables import machine, table
 
 from detector import NetworkDetector
-from detector.bootstrap import block_length, rows
+from detector.bootstrap import block_length, correlation_time, rows
 from detector.engine import Choice, Engine
 from detector.preprocess import Preprocess
 from detector.rehearsal import Rehearsal
@@ -88,7 +88,7 @@ class Ours(Watcher):
                  choice: Choice | None = None, pool: bool = False) -> None:  # fmt: skip
         self.settings = settings
         self.names = (f"{label}, node",) if pool else (f"{label}, event", f"{label}, node")  # type: ignore[misc]
-        block = block_length(Z, settings.windows.tests[-1])
+        block = block_length(correlation_time(Z), len(Z))
         if choice is None:
             choice, psi = Tuning(Z, graph, settings, block).choose(lambda _, __: None)
         else:
@@ -166,9 +166,7 @@ def measure(watcher: Watcher, quiet: Floats, check: Floats, streams: list[Floats
     few = watcher.subset is not None
     quiet, check = (quiet[:2000], check[:2000]) if few else (quiet, check)
     S = run(watcher.fresh(), quiet)[:, watcher.warm_up :]
-    thresholds = [
-        0.5 if watcher.binary else float(np.quantile(maxima(s), np.exp(-BLOCK / RUN))) for s in S
-    ]
+    thresholds = [0.5 if watcher.binary else float(np.quantile(maxima(s), np.exp(-BLOCK / RUN))) for s in S]
     twin = watcher.fresh()
     began = time.process_time()
     S = run(twin, check)[:, watcher.warm_up :]
@@ -203,18 +201,20 @@ def incidents(made: Case, history: Floats, streams: list[Floats], budget: str) -
     arrays, meta = watch.state()
     touched = {str(v) for nodes in made.changed.values() for v in nodes}
     found: dict[str, dict[str, list[float]]] = {
-        kind: {k: [] for k in ("delay", "incidents", "precision", "recall", "onset", "recall25", "precision25")} for kind in made.changed
+        kind: {
+            k: [] for k in ("delay", "incidents", "precision", "recall", "onset", "recall25", "precision25")
+        }
+        for kind in made.changed
     }
-    false = 0
+    first = len(history)
     for x in streams:
         watch = NetworkDetector.from_state(
             made.network, arrays, meta, alarm={"budget": budget}, incidents={"cool_down": 0}
         )
-        start = float(watch.pipeline.watermark or 0.0)
         at: dict[str, int] = {}  # kind: tick after the change at which an incident first holds its nodes
         opened: dict[str, int] = {}
         for t, row in enumerate(x):
-            for event in watch.update(row):
+            for event in watch.update(row, time=first + t + 0.5):
                 if event.event == "incident.opened" and t >= 50:
                     opened[str(event.incident)] = t - 50
             inside = watch.pipeline.incidents.open
@@ -232,12 +232,10 @@ def incidents(made: Case, history: Floats, streams: list[Floats], budget: str) -
                         if not suffix:
                             onsets = [i.onset.time for i in mine if i.onset is not None]
                             if onsets:
-                                found[kind]["onset"].append(min(onsets) - start - 50.0)
+                                found[kind]["onset"].append(min(onsets) - first - 50.0)
         for kind in made.changed:
             found[kind]["delay"].append(at[kind] + 1.0 if kind in at else np.inf)
             found[kind]["incidents"].append(float(len(opened)) / len(made.changed))
-        del false
-        false = 0
     assert watch.report is not None
     return {"found": found, "event": watch.event_threshold, "node": watch.threshold}
 
@@ -250,9 +248,15 @@ def study(name: str, seed: int, which: list[str], n_streams: int, n_quiet: int) 
     quiet, check = (prepare.transform(made.stream(n_quiet, n_quiet, k + seed)) for k in (2000, 3000))
     raw = [made.stream(LEAD + HORIZON, LEAD, 4000 + 100 * seed + k) for k in range(n_streams)]
     streams = [prepare.transform(x) for x in raw]
-    record: dict[str, Any] = {"case": name, "seed": seed, "kinds": {k: len(v) for k, v in made.changed.items()}}
+    record: dict[str, Any] = {
+        "case": name,
+        "seed": seed,
+        "kinds": {k: len(v) for k, v in made.changed.items()},
+    }
     record["methods"] = [
-        r for w in watchers(which, Z, made.graph, record) for r in measure(w, quiet, check, streams, made.changed)
+        r
+        for w in watchers(which, Z, made.graph, record)
+        for r in measure(w, quiet, check, streams, made.changed)
     ]
     if "incidents" in which:
         record["incidents"] = incidents(made, history, [x[LEAD - 50 :] for x in raw], "1 per 10000 ticks")
@@ -260,11 +264,15 @@ def study(name: str, seed: int, which: list[str], n_streams: int, n_quiet: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="Ia only, one seed, ours and the cheap rivals")
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--methods", nargs="+", default=[*METHODS, "incidents"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0, 1], help="graphs, histories, quiet streams"
+    )
     parser.add_argument("--streams", type=int, default=4, help="streams with a change, per seed")
     parser.add_argument("--quiet", type=int, default=5500, help="ticks of each quiet stream")
     parser.add_argument("--results", type=Path, help="JSON lines: results are added, what is there is kept")
@@ -290,7 +298,9 @@ def main() -> None:
 
 
 def show(records: list[dict[str, Any]]) -> None:
-    print(f"{machine()}\nchance level: found within {HORIZON} {1 - np.exp(-HORIZON / RUN):.2f}, leakage 1.0\n")
+    print(
+        f"{machine()}\nchance level: found within {HORIZON} {1 - np.exp(-HORIZON / RUN):.2f}, leakage 1.0\n"
+    )
     for name in dict.fromkeys(r["case"] for r in records):
         mine = [r for r in records if r["case"] == name]
         kinds = list(mine[0]["kinds"])
@@ -300,14 +310,25 @@ def show(records: list[dict[str, Any]]) -> None:
                 lines.setdefault(_plain(m["method"]), []).append(m)
         if choices := [r["choice"] | {"seed": r["seed"]} for r in mine if "choice" in r]:
             print(f"{name}: chosen", *choices)
-        header = ["method", *(f"{k}: found / median / mean" for k in kinds), "leak", "run length", "µs", "bytes"]
+        header = [
+            "method",
+            *(f"{k}: found / median / mean" for k in kinds),
+            "leak",
+            "run length",
+            "µs",
+            "bytes",
+        ]
         print(table(header, [_line(m, found, kinds) for m, found in lines.items()]), "\n")
     _show_incidents([r for r in records if "incidents" in r])
 
 
 def _plain(method: str) -> str:
     """Tuned parameters differ between seeds: one row for all."""
-    return method if not method.startswith("river") or "as it comes" in method else method.split(",")[0] + ", tuned"
+    return (
+        method
+        if not method.startswith("river") or "as it comes" in method
+        else method.split(",")[0] + ", tuned"
+    )
 
 
 def _line(method: str, found: list[dict[str, Any]], kinds: list[str]) -> list[object]:

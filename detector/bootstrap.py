@@ -42,9 +42,13 @@ def correlation_time(Z: Floats, most: int = 50) -> float:
     return float(np.quantile(np.concatenate(times), 0.9)) if times else 1.0
 
 
-def block_length(Z: Floats, longest: int) -> int:
-    """Ten correlation times, at least 50 ticks, at most an eighth of the history."""
-    return int(np.clip(10.0 * correlation_time(Z), 50, max(50, len(Z) // 8)))
+def block_length(correlation: float, n_history: int) -> int:
+    """Twenty correlation times, at least 100 ticks, at most an eighth of the history.
+
+    Every join of blocks breaks what the samples on both sides have in common: a share of the order of
+    correlation time over block length of the long-run variance is lost.
+    """
+    return int(np.clip(20.0 * correlation, 100, max(100, n_history // 8)))
 
 
 def rows(n_history: int, block: int, seed: int) -> Iterator[int]:

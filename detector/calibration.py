@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from detector.bootstrap import block_length, rows
+from detector.bootstrap import block_length, correlation_time, rows
 from detector.engine import Choice, Engine
 from detector.injection import Change, neighbourhood
 from detector.rehearsal import Rehearsal
@@ -18,6 +19,7 @@ from detector.settings import Settings
 from detector.tail import Tail, episodes
 from detector.tuning import Tuning
 from estimators.graph import Graph
+from estimators.levels import Quiet
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -25,6 +27,7 @@ Progress = Callable[[str, float], None]
 NODE_RUN = 1000.0  # ticks a quiet node stays below its own threshold, on average
 NODE_BLOCK = 250  # ticks of which the largest value is kept
 PROMISE = 20.0  # the tail is trusted this many times beyond the history
+IN_ORDER = 1000  # ticks of history, windows filled, from which its own moments are taken
 WATCHED = 150  # ticks in which a put-in change must be found
 
 
@@ -136,24 +139,26 @@ def calibrate(
         raise ValueError(f"history: {T} ticks; learning needs at least {2 * need} (twice all windows)")
     kept = 3 * T // 4
     learn, check = Z[:kept], Z[kept:]
-    block = block_length(learn, settings.windows.tests[-1])
+    correlation = correlation_time(learn)
+    block = block_length(correlation, kept)
     tuning = Tuning(learn, graph, settings, block)
     choice, features = tuning.choose(lambda what, share: say(what, 0.4 * share))
     engine = Engine(graph, features, settings, choice)
     n = graph.n_nodes
     # As long as the history can feed with new combinations, and a small core can bear.
+    cost = n * len(settings.windows.tests) * features.rank**2
     quiet_ticks = int(min(np.clip(200_000 // n, 1500, 4000), max(2 * kept, 1500)))
-    tail_ticks = int(min(np.clip(800_000 // n, 3000, 10_000), max(4 * kept, 3000)))
+    tail_ticks = int(min(np.clip(3_200_000_000 // cost, 3000, 20_000), max(6 * kept, 3000)))
 
-    say("what quiet looks like", 0.4)
     run = Rehearsal(engine, learn, rows(kept, block, settings.alarm.seed + 2))
     run.pulse = lambda share: say("what quiet looks like", 0.4 + 0.1 * share)
     run.warm_up()
     run.learn_quiet(quiet_ticks)
-    run.pulse = lambda share: say("threshold", 0.55 + 0.25 * share)
+    run.pulse = lambda share: say("threshold", 0.5 + 0.3 * share)
     watch = Watch(engine, tail_ticks)
     run.play(tail_ticks, watch.look)
-    gap = settings.incidents.clear_after
+    # What is correlated for long stays over a threshold for long, and is one incident then.
+    gap = max(settings.incidents.clear_after, round(2.0 * correlation))
     tail = watch.tail(graph, gap)
     budget = settings.alarm.budget.per_tick(step)
     report = Report(
@@ -171,12 +176,26 @@ def calibrate(
         trials=tuning.table,
     )
     _warn(report, kept, need, budget)
+    if kept - need >= IN_ORDER:
+        engine.quiet = _in_order(engine.fresh(settings), learn, need, say)
     run.pulse = lambda _: say("expected delays", 0.9)
     say("check on unused data", 0.8)
     report.validated = _validate(engine.fresh(settings), learn, check, report, gap)
     report.delays = _delays(run, graph, report, settings.alarm.seed, say)
     say("done", 1.0)
     return Calibration(engine.fresh(settings), report)
+
+
+def _in_order(engine: Engine, learn: Floats, need: int, say: Progress) -> Quiet:
+    """What quiet looks like in the history as it came.
+
+    The joins of the bootstrap make scores a little smaller than they are, so its thresholds are found in its
+    own units, and applied in these.
+    """
+    run = Rehearsal(engine, learn, chain(range(len(learn)), range(need, len(learn))))
+    run.pulse = lambda share: say("what quiet looks like, in order", 0.8 + 0.02 * share)
+    run.play(need)
+    return run.learn_quiet(len(learn) - need)
 
 
 class Watch:
@@ -212,7 +231,7 @@ class Watch:
         over: NDArray[np.bool_] = np.asarray(values > base)
         return episodes(ticks[over], nodes[over], values[over], graph, gap)
 
-    def tail(self, graph: Graph, gap: int, wanted: int = 100) -> Tail:
+    def tail(self, graph: Graph, gap: int, wanted: int = 200) -> Tail:
         """A tail fitted to about ``wanted`` episodes, fewer if the run has no more."""
         values = np.sort(np.concatenate(self._values))[::-1]
         if not len(values):

@@ -70,7 +70,7 @@ class Tail:
         shape, _, scale = genpareto.fit(over, floc=0.0)
         # The statistic is nearly normal by construction: a heavier than exponential fit is sampling noise
         # unless it is clear, and a bounded one promises too much.
-        shape = float(np.clip(shape, -0.1, 0.3))
+        shape = float(np.clip(shape, -0.1, 0.1))
         _, _, scale = genpareto.fit(over, shape, f0=shape, floc=0.0)
         return cls(base, len(over) / n_ticks, shape, float(scale), len(over))
 

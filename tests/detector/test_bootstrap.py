@@ -67,10 +67,10 @@ def test_missing_values_do_not_matter_much():
 
 
 def test_blocks_follow_the_correlation():
-    """Blocks are ten correlation times, at least 50 ticks, at most an eighth of the history."""
-    assert block_length(autoregression(0.0, 4000), 200) == 50
-    assert block_length(autoregression(0.9, 20_000), 200) == pytest.approx(190, rel=0.3)
-    assert block_length(autoregression(0.99, 2000), 200) == 250
+    """Blocks are twenty correlation times, at least 100 ticks, at most an eighth of the history."""
+    assert block_length(1.0, 4000) == 100
+    assert block_length(19.0, 20_000) == 380
+    assert block_length(100.0, 2000) == 250
 
 
 def rehearsal(T=300, missing=0.0, seed=0):
