@@ -68,7 +68,7 @@ def test_one_component_has_no_correlation():
 
 @given(st.integers(2, 30), st.integers(0, 100), st.integers(1, 12))
 def test_neighbourhoods_are_connected(n, seed, size):
-    """A neighbourhood holds its centre, is connected, sorted, without repeats, and as large as there are nodes."""
+    """A neighbourhood holds its centre, is connected and sorted, and as large as there are nodes."""
     graph = nx.gnp_random_graph(n, 0.2, seed=seed)
     centre = seed % n
     found = neighbourhood(Graph.of(graph), centre, size).tolist()

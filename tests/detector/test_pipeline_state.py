@@ -60,7 +60,7 @@ def test_restart_of_every_estimator(estimator):
 
 
 def test_river_detectors_open_incidents():
-    """A river detector put in the engine's place opens an incident for a large change, and promises nothing."""
+    """A river detector in the engine's place opens an incident for a large change, and promises nothing."""
     made = pipeline("adwin")
     events = made.push(samples(changed(NOW, NOW + 150, NOW + 20, [1]), NOW))
 
