@@ -279,6 +279,10 @@ class Daemon:
             self.metrics.observe("latency_seconds", now - arrival.arrived)
         await self._take_over(outcome)
         self.intake.finished(arrivals)
+        if any(
+            arrival.source in self.readers and self.readers[arrival.source].urgent for arrival in arrivals
+        ):
+            self.recorder.hurry()
         if any(event.event == "detector.calibrated" for event in outcome.events):
             await self._snapshot()  # what took long to learn is not to be learnt twice
 

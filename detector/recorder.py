@@ -122,6 +122,10 @@ class Recorder:
         age = time.time() - (self.store.snapshot_time or self._started)
         return age >= self.settings.snapshot_every and bool(journal)
 
+    def hurry(self) -> None:
+        """Somebody waits for the next commit."""
+        self._due.set()
+
     async def room(self) -> None:
         """Waits while a slow disk is far behind."""
         await self._free.wait()

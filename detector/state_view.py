@@ -80,10 +80,11 @@ def load_snapshot(folder: Path) -> Snapshot | None:
 
 
 def _positions(connection: sqlite3.Connection) -> dict[str, Any]:
-    row = connection.execute("SELECT positions FROM snapshot ORDER BY seq DESC LIMIT 1").fetchone()
+    row = connection.execute("SELECT positions, seq FROM snapshot ORDER BY seq DESC LIMIT 1").fetchone()
     positions: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
     for source, position in connection.execute(
-        "SELECT source, position FROM journal WHERE source IS NOT NULL ORDER BY seq"
+        "SELECT source, position FROM journal WHERE source IS NOT NULL AND seq > ? ORDER BY seq",
+        (row[1] if row else 0,),
     ):
         positions[source] = msgspec.json.decode(position)
     return positions

@@ -331,6 +331,8 @@ def test_inspect_reads_beside_the_owner(tmp_path: Path) -> None:
     assert seen["sound"] is True
     assert seen["journal"]["samples"] == 10
     assert seen["positions"] == {"a": {"offset": 2}}
+    store.commit(Bundle(entries=[Entry("rebuild")], snapshot=snapshot(2.0, 5)))
+    assert inspect(tmp_path)["positions"] == {"a": {"offset": 5}}
     assert seen["outbox"] == {"s": 1}
     assert math.isclose(seen["snapshots"][0]["created"], 1e9 + 1)
     store.close()
