@@ -17,6 +17,7 @@ from detector.commands.learn import learn
 from detector.commands.replay import replay
 from detector.commands.run import run
 from detector.commands.state import state
+from detector.commands.top import top
 
 PROGRAM = "detector"
 
@@ -60,8 +61,8 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (run, check, init, learn, replay, status, incidents, explain, send_test_alert, state, graph,
-                schema, completion):  # fmt: skip
+for command in (run, check, init, learn, replay, status, top, incidents, explain, send_test_alert, state,
+                graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from detector.calibration import Report
 from detector.quiet_run import EDGES, QuietRun
-from detector.report_parts import Markup, Page, duration, facts, number, plain, table, tag
+from detector.report_parts import Markup, Page, facts, plain, table, tag
 from detector.report_pictures import bar
+from detector.wording import duration, number
 
 DASH = [6, 4]
 

@@ -14,10 +14,11 @@ from detector.labels import Label
 from detector.pipeline import Pipeline
 from detector.quiet_run import QuietRun
 from detector.report_calibration import calibration, promise, warnings
-from detector.report_parts import Page, facts, figure, number, tag
+from detector.report_parts import Page, facts, figure, tag
 from detector.report_pictures import network_picture, timeline
 from detector.report_replay import against, incidents, network, short, strongest, true_ones
 from detector.track import Track
+from detector.wording import number
 
 
 def write_replay(

@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from detector.events import clock, iso
+_NUMBER = re.compile(r"–|[-+]?[\d.,]+(e[-+]?\d+)?( ?(%|s|min|h|d))?")
 
 
 class Markup(str):
@@ -37,48 +38,29 @@ def tag(name: str, *content: Any, **attributes: Any) -> Markup:
     return Markup(f"<{name}{given}>{''.join(map(escaped, content))}</{name}>")
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
-
-
-def duration(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "–"
-    for name, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} s"
-
-
-def moment(time: float | None) -> str:
-    return "–" if time is None else clock(time, 0.0)
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str | None = None) -> Markup:
-    """Cells that are numbers in words, or begin with a digit, stand to the right."""
-    lines = [
-        tag("tr", *(tag("td", cell, klass="number" if _is_number(cell) else None) for cell in row))
-        for row in rows
+    """Columns of numbers stand to the right, with their heads."""
+    cells = [list(row) for row in rows]
+    right = [
+        bool(cells) and all(_is_number(row[c]) for row in cells) and any(row[c] != "–" for row in cells)
+        for c in range(len(head))
     ]
-    return tag(
-        "div",
-        tag(
-            "table",
-            tag("caption", caption) if caption else "",
-            tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))),
-            tag("tbody", *lines),
-        ),
-        klass="scroll",
+    kinds = ["number" if one else None for one in right]
+    lines = [
+        tag("tr", *(tag("td", cell, klass=kind) for cell, kind in zip(row, kinds, strict=True)))
+        for row in cells
+    ]
+    heads = (tag("th", name, scope="col", klass=kind) for name, kind in zip(head, kinds, strict=True))
+    content = (
+        tag("caption", caption) if caption else "",
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *lines),
     )
+    return tag("div", tag("table", *content), klass="scroll")
 
 
 def _is_number(cell: Any) -> bool:
-    text = str(cell)
-    return not isinstance(cell, Markup) and (
-        text == "–" or text[:1].isdigit() or text[:1] in "-+" or not text
-    )
+    return not isinstance(cell, Markup) and _NUMBER.fullmatch(str(cell)) is not None
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
@@ -149,8 +131,3 @@ def figure(caption: str, content: Markup) -> Markup:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def when(time: float | None) -> str:
-    """ISO 8601 where the stream has such times, else the number."""
-    return "–" if time is None else iso(time) or f"{time:.10g}"

@@ -9,10 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from detector.events import clock
 from detector.labels import Label
 from detector.network import Network
-from detector.report_parts import Markup, duration, moment, tag
+from detector.report_parts import Markup, tag
 from detector.track import Story
+from detector.wording import duration, moment
 
 WIDTH = 1000.0
 MOST_LINKS = 8000
@@ -48,7 +50,8 @@ def network_picture(network: Network, peaks: NDArray[Any], threshold: float, ala
             level = f"level{round(4 * min(max(share, 0.0), 1.0))}"
             marks.append(tag("circle", title, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:.1f}", klass=level))
         if n <= NAMED or (name in alarmed and not few):
-            names.append(tag("text", name[:24], x=f"{x:.1f}", y=f"{y - 1.6 * r - 2:.1f}", klass="name"))
+            inside = min(max(x, 50.0), WIDTH - 50.0)
+            names.append(tag("text", name[:24], x=f"{inside:.1f}", y=f"{y - 1.6 * r - 2:.1f}", klass="name"))
     return tag(
         "svg",
         tag("path", d=path, klass="link"),
@@ -101,10 +104,11 @@ def timeline(
         parts.append(tag("rect", tag("title", words), x=f"{left:.1f}", y=f"{y:.0f}", width=f"{wide:.1f}",
                          height="16", klass=kind))  # fmt: skip
     height = top + 20.0 * max(len(free), 1) + 24.0
-    for k in range(6):
-        time = first + (last - first) * k / 5.0
-        anchor = "start" if k == 0 else "end" if k == 5 else "middle"
-        parts.append(tag("text", moment(time), x=f"{at(time):.1f}", y=f"{height - 4:.0f}", klass="time",
+    for k in range(5):
+        time = first + (last - first) * k / 4.0
+        anchor = "start" if k == 0 else "end" if k == 4 else "middle"
+        words = moment(time) if k == 0 else clock(time, first)  # the date once is enough
+        parts.append(tag("text", words, x=f"{at(time):.1f}", y=f"{height - 4:.0f}", klass="time",
                          text_anchor=anchor))  # fmt: skip
     return tag("svg", *parts, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img",
                aria_label=f"{len(stories)} incidents and {len(labels)} labels over time")  # fmt: skip

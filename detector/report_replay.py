@@ -11,10 +11,11 @@ import numpy as np
 from detector.events import is_unix
 from detector.labels import Label
 from detector.pipeline import Pipeline
-from detector.report_parts import Markup, Page, duration, facts, figure, number, plain, table, tag, when
+from detector.report_parts import Markup, Page, facts, figure, plain, table, tag
 from detector.report_pictures import network_picture
 from detector.score import compare, matches
 from detector.track import Story, Track
+from detector.wording import duration, number, when
 
 STRONGEST = 6
 LISTED = 200  # incidents in the table

@@ -15,6 +15,8 @@
     });
   }
 
+  const powers = (plot, values) => values.map((value) => (value === null ? "" : value.toExponential(0)));
+
   function shade(plot, spec) {
     const { ctx: context, bbox } = plot;
     const at = (x) => Math.min(Math.max(plot.valToPos(x, "x", true), bbox.left), bbox.left + bbox.width);
@@ -45,7 +47,7 @@
     const plot = new window.uPlot({
       width: Math.max(260, place.clientWidth), height: HEIGHT, bands,
       scales: { x: { time: Boolean(spec.time) }, y: spec.log ? { distr: 3 } : {} },
-      axes: [{ ...axis, label: spec.label, ...(spec.time ? { values: clocks, space: 80 } : {}) }, { ...axis, size: spec.log ? 64 : 52, label: spec.side }],
+      axes: [{ ...axis, label: spec.label, ...(spec.time ? { values: clocks, space: 80 } : {}) }, { ...axis, size: spec.log ? 64 : 52, label: spec.side, ...(spec.log ? { values: powers } : {}) }],
       series: [{ label: spec.time ? "time" : (spec.label ?? "x"), ...(spec.time ? { value: (_, x) => (x === null ? "–" : new Date(x * 1000).toISOString().slice(0, 19)) } : {}) },
         ...spec.series.map((one) => ({ label: one.label, stroke: colour(one.colour), width: one.points ? 0 : 1.5, dash: one.dash, spanGaps: false, points: { show: Boolean(one.points), size: 5, fill: colour(one.colour) } }))],
       hooks: { drawClear: [(one) => shade(one, spec)] },
