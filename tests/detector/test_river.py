@@ -26,7 +26,7 @@ def run(made, values, start=0.0):
 
 @pytest.mark.parametrize("name", RIVER)
 def test_drift_counts_for_a_while(name):
-    """Where river's own detector sees a drift the node's statistic is 1, for ten samples; the other stays 0."""
+    """Where river's own detector sees a drift the node's statistic is 1 for ten samples; the other's is 0."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 2))
     x[300:, 0] += 8.0
