@@ -65,7 +65,9 @@ def interval(count: float) -> tuple[float, float]:
     return float(low), float(chi2.ppf(0.975, 2 * count + 2) / 2)
 
 
-def study(kind: str, history: int, whiten: bool, seed: int, ticks: int, settings: dict[str, Any]) -> dict[str, Any]:
+def study(
+    kind: str, history: int, whiten: bool, seed: int, ticks: int, settings: dict[str, Any]
+) -> dict[str, Any]:
     """One history, one fresh stream."""
     graph = network()
     n = len(graph)
@@ -100,24 +102,35 @@ def study(kind: str, history: int, whiten: bool, seed: int, ticks: int, settings
         "kind": kind, "history": history, "whiten": whiten, "seed": seed, "ticks": ticks, "opened": opened,
         "episodes": counts, "thresholds": thresholds, "tail": vars(report.tail) | {}, "block": report.block,
         "learning": learning, "node_threshold": report.threshold,
-        "level_mean": np.nanmean(every, axis=(0, 2)).tolist(), "level_sd": np.nanstd(every, axis=(0, 2)).tolist(),
+        "level_mean": np.nanmean(every, axis=(0, 2)).tolist(),
+        "level_sd": np.nanstd(every, axis=(0, 2)).tolist(),
         "node_rate": float(np.mean(every[:, 3] > report.threshold)),
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="two kinds, one short history, one seed")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--histories", type=int, nargs="+", default=[5000, 20_000])
     parser.add_argument("--whiten", choices=("no", "yes", "both"), default="both")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ticks", type=int, default=10_000, help="length of the fresh stream")
-    parser.add_argument("--fixed", action="store_true", help="kernel width .6, coupling .3: no tuning, faster")
+    parser.add_argument(
+        "--fixed", action="store_true", help="kernel width .6, coupling .3: no tuning, faster"
+    )
     parser.add_argument("--results", type=Path, help="JSON lines: results are added, what is there is kept")
     args = parser.parse_args()
     if args.quick:
-        args.kinds, args.histories, args.seeds, args.ticks, args.whiten = ["normal", "AR .5"], [3000], [0], 2000, "no"
+        args.kinds, args.histories, args.seeds, args.ticks, args.whiten = (
+            ["normal", "AR .5"],
+            [3000],
+            [0],
+            2000,
+            "no",
+        )
     records = []
     if args.results and args.results.exists():
         records = [json.loads(line) for line in args.results.read_text().splitlines()]
@@ -148,11 +161,15 @@ def show(records: list[dict[str, Any]]) -> None:
     header = ["data", "whiten", "history", "fresh ticks", "incidents, 1 per 2000",
               *(f"episodes, 1 per {b}" for b in BUDGETS), "block", "learning s"]  # fmt: skip
     lines = []
-    for key, found in sorted(groups.items(), key=lambda item: (KINDS.index(item[0][0]), item[0][1], item[0][2])):
+    for key, found in sorted(
+        groups.items(), key=lambda item: (KINDS.index(item[0][0]), item[0][1], item[0][2])
+    ):
         ticks = sum(r["ticks"] for r in found)
         cells = [_ratio(sum(r["opened"] for r in found), ticks / 2000)]
         cells += [_ratio(sum(r["episodes"][str(b)] for r in found), ticks / b) for b in BUDGETS]
-        lines.append([*key, ticks, *cells, found[0]["block"], f"{np.mean([r['learning'] for r in found]):.0f}"])
+        lines.append(
+            [*key, ticks, *cells, found[0]["block"], f"{np.mean([r['learning'] for r in found]):.0f}"]
+        )
     print(table(header, lines))
 
 

@@ -13,7 +13,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from rivals import Dummy, EwmaT2, Mmd, Newma, River, Watcher, run
 from tables import machine, table
 
 from detector import NetworkDetector
-from detector.bootstrap import block_length, correlation_time, rows
+from detector.bootstrap import block_length, correlation_time
 from detector.engine import Choice, Engine
 from detector.preprocess import Preprocess
 from detector.rehearsal import Rehearsal
@@ -36,6 +37,7 @@ from estimators.scenarios import scenario
 Floats = NDArray[np.float64]
 RUN, BLOCK, HORIZON = 1000.0, 250, 250
 LEAD = 550  # quiet ticks before a change: all windows are full
+MEMBERSHIP = ("incidents", "precision", "recall", "precision25", "recall25")
 CASES = ("Ia", "Ib", "IIa", "IIb", "mixed")
 
 
@@ -88,16 +90,18 @@ class Ours(Watcher):
                  choice: Choice | None = None, pool: bool = False) -> None:  # fmt: skip
         self.settings = settings
         self.names = (f"{label}, node",) if pool else (f"{label}, event", f"{label}, node")  # type: ignore[misc]
-        block = block_length(correlation_time(Z), len(Z))
         if choice is None:
+            block = block_length(correlation_time(Z), len(Z))
             choice, psi = Tuning(Z, graph, settings, block).choose(lambda _, __: None)
         else:
             psi = features(Z, choice.sigma, settings)
         self.choice, self.rank = choice, psi.rank
         self.engine = Engine(graph, psi, settings, choice)
-        rehearsal = Rehearsal(self.engine, Z, rows(len(Z), block, 2))
-        rehearsal.warm_up()
-        rehearsal.learn_quiet(2000)
+        # Quiet mean and spread as the detector learns them: from the history in its own order, twice over.
+        need = settings.windows.reference + settings.windows.tests[-1]
+        rehearsal = Rehearsal(self.engine, Z, chain(range(len(Z)), range(need, len(Z))))
+        rehearsal.play(need)
+        rehearsal.learn_quiet(len(Z) - need)
         self.pool = pool
 
     def fresh(self) -> Watcher:
@@ -126,7 +130,13 @@ def watchers(which: list[str], Z: Floats, graph: Graph, report: dict[str, Any]) 
         report["choice"] = vars(made.choice) | {"rank": made.rank}
         yield made
         if (made.choice.sigma, made.choice.coupling) != (0.6, 1.0) and "fixed" in which:
-            yield Ours("ours, sigma 0.6 coupling 1", Z, graph, base, Choice(0.6, 1.0, 0.01, 1.25))
+            yield Ours(
+                "ours, sigma 0.6 coupling 1",
+                Z,
+                graph,
+                base,
+                replace(made.choice, sigma=0.6, coupling=1.0, ridge=0.01),
+            )
     if "pool" in which:
         yield Ours("ours without graph (POOL)", Z, graph, Settings.of(estimator={"name": "pool"}), pool=True)
     if "single" in which:
@@ -175,8 +185,8 @@ def measure(watcher: Watcher, quiet: Floats, check: Floats, streams: list[Floats
     size = twin.bytes_per_node(check.shape[1])
     achieved = [run_length(float((maxima(s) > h).mean())) for s, h in zip(S, thresholds, strict=True)]
     records: list[dict[str, Any]] = [
-        {"method": name, "threshold": h, "achieved": a, "us": cost, "bytes": size, "delays": {k: [] for k in changed},
-         "others": [], "few": few}
+        {"method": name, "threshold": h, "achieved": a, "us": cost, "bytes": size, "others": [], "few": few,
+         "delays": {kind: [] for kind in changed}}
         for name, h, a in zip(watcher.names, thresholds, achieved, strict=True)
     ]  # fmt: skip
     touched = np.concatenate(list(changed.values()))
@@ -201,10 +211,7 @@ def incidents(made: Case, history: Floats, streams: list[Floats], budget: str) -
     arrays, meta = watch.state()
     touched = {str(v) for nodes in made.changed.values() for v in nodes}
     found: dict[str, dict[str, list[float]]] = {
-        kind: {
-            k: [] for k in ("delay", "incidents", "precision", "recall", "onset", "recall25", "precision25")
-        }
-        for kind in made.changed
+        kind: {k: [] for k in ("delay", *MEMBERSHIP, "onset")} for kind in made.changed
     }
     first = len(history)
     for x in streams:
@@ -358,15 +365,22 @@ def _show_incidents(records: list[dict[str, Any]]) -> None:
                 into[k] += values
     lines = []
     for (name, kind), f in merged.items():
-        mean = {k: np.mean(v) if len(v) else np.nan for k, v in f.items()}
         hit = np.isfinite(f["delay"])
-        lines.append([
-            name, kind, f"{hit.mean():.2f}", _number(float(np.median(f["delay"]))), f"{mean['incidents']:.2f}",
-            f"{mean['precision']:.2f}", f"{mean['recall']:.2f}", f"{mean['precision25']:.2f}", f"{mean['recall25']:.2f}",
-            f"{np.median(f['onset']):+.0f} ({np.mean(np.abs(f['onset'])):.0f})" if f["onset"] else "–",
-        ])  # fmt: skip
-    header = ["case", "change", "found", "median delay", "incidents per event", "precision, 10th", "recall, 10th",
-              "precision, 25th", "recall, 25th", "onset error, median (mean size)"]  # fmt: skip
+        mean = [f"{np.mean(f[k]):.2f}" if f[k] else "–" for k in MEMBERSHIP]
+        onset = f"{np.median(f['onset']):+.0f} ({np.mean(np.abs(f['onset'])):.0f})" if f["onset"] else "–"
+        lines.append([name, kind, f"{hit.mean():.2f}", _number(float(np.median(f["delay"]))), *mean, onset])
+    header = [
+        "case",
+        "change",
+        "found",
+        "median delay",
+        "incidents per event",
+        "precision, 10th",
+        "recall, 10th",
+        "precision, 25th",
+        "recall, 25th",
+        "onset error, median (mean size)",
+    ]
     if lines:
         print("whole detector, 1 false incident per 10000 ticks of the network\n")
         print(table(header, lines))

@@ -24,7 +24,7 @@ TINY = 1e-12
 
 
 def averaging(graph: Graph) -> Floats:
-    """(N, N): a row takes the mean over a node and its neighbours, links by weight, the node as one of them."""
+    """(N, N): a row takes the mean over a node and its neighbours by weight, the node as an average link."""
     n = graph.n_nodes
     W = np.zeros((n, n))
     for v in range(n):
@@ -82,9 +82,10 @@ class Standardised(Watcher):
     def learn(self, Z: Floats) -> None:
         """Mean and spread of the raw statistic on quiet data."""
         seen, rows = np.isfinite(Z).all(axis=2), []
+        skipped = min(self.warm_up, len(Z) // 4)
         for t, z in enumerate(Z):
             raw = self._raw(z, seen[t])
-            if t >= self.warm_up:
+            if t >= skipped:
                 rows.append(raw)
         self.mean, self.spread = np.mean(rows, axis=0), np.std(rows, axis=0) + TINY
         self._start(*Z.shape[1:])
@@ -106,9 +107,7 @@ class Standardised(Watcher):
 
     def bytes_per_node(self, n_nodes: int) -> float:
         shared = self.average.nbytes
-        return (
-            sum(a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)) - shared
-        ) / n_nodes
+        return (sum(a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)) - shared) / n_nodes
 
 
 class Newma(Standardised):
