@@ -3,11 +3,11 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/realdata.py --data ../shared/data [--quick] [--results FILE]
 
 The recordings are not part of the distribution. One rule for all sets: `difference: auto`, `whiten: auto`,
-the largest of three banks of windows that the quiet part allows, a budget of one false incident per 1000 ticks;
-an incident that has not grown for 100 ticks is accepted. An alarm is an incident that opens, or grows again
-after 25 ticks. It finds a label if it comes between its start and 25 ticks after its end and names one of its
-nodes; alarms that fit no label are false. Periodic and random dummies raise as many alarms as ours, each naming
-as many linked nodes, at random.
+the largest of three banks of windows that the quiet part allows, a budget of one false incident per 1000
+ticks; an incident that has not grown for 100 ticks is accepted. An alarm is an incident that opens, or grows
+again after 25 ticks. It finds a label if it comes between its start and 25 ticks after its end and names one
+of its nodes; alarms that fit no label are false. Periodic and random dummies raise as many alarms as ours,
+each naming as many linked nodes, at random.
 """
 
 from __future__ import annotations
