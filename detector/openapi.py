@@ -167,6 +167,29 @@ PATHS: dict[str, Any] = {
             },
         }
     },
+    "/api/v1/network": {
+        "get": {
+            "summary": "Names of the nodes, places in a unit square, links as pairs of node numbers.",
+            "responses": {"200": _content({"type": "object"})},
+        }
+    },
+    "/api/v1/history/{name}": {
+        "get": {
+            "summary": "The latest course of a node's statistics, about one value a second.",
+            "parameters": [_parameter("name", "path", "Name of the node.")],
+            "responses": {
+                "200": _content({"type": "object"}),
+                "404": _content(_ref("Error"), "There is no such node."),
+            },
+        }
+    },
+    "/api/v1/live": {
+        "get": {
+            "summary": "What the status page follows, as server-sent events: a frame with the state of every "
+            "node each second, and every record.",
+            "responses": {"200": {"description": "A stream.", "content": {"text/event-stream": {}}}},
+        }
+    },
     "/api/v1/events": {
         "get": {
             "summary": "Every record as it is made, as server-sent events; Last-Event-ID resumes.",
