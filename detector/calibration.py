@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from detector.bootstrap import block_length, correlation_time, rows
 from detector.engine import Choice, Engine
@@ -276,8 +276,8 @@ def _validate(engine: Engine, learn: Floats, check: Floats, report: Report, gap:
         np.count_nonzero(watch.peaks(report.event_threshold, engine.graph, gap) > report.event_threshold)
     )
     expected = report.promised * len(check)
-    low = chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
-    high = chi2.ppf(0.975, 2 * count + 2) / 2
+    low = gammaincinv(count, 0.025) if count else 0.0  # Poisson limits
+    high = gammaincinv(count + 1, 0.975)
     if low > expected:
         report.warnings.append(
             f"the unused part of the history opened {count} incidents where {expected:.2g} were promised: "

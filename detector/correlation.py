@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm, rankdata
 
 from detector.samples import Floats
 from detector.whiten import lag_one
@@ -33,6 +32,9 @@ def correlation_links(Z: Floats, k: int = 4, level: float = 0.01) -> tuple[sp.cs
         raise ValueError(f"level: must be in (0, 1), got {level}")
     n_nodes, dim = Z.shape[1:]
     pairs = max(1, n_nodes * (n_nodes - 1) // 2)
+    # Here and not above: only learning a graph needs it, and it weighs 40 MB.
+    from scipy.stats import norm, rankdata
+
     far = float(norm.isf(level / (2.0 * pairs * dim)))
     there = ~np.isnan(Z)
     ranks = rankdata(Z, axis=0, nan_policy="omit")

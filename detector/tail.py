@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import genpareto
 
 from estimators.graph import Graph
 
 Floats = NDArray[np.float64]
+
+SHAPES = (-0.1, 0.1)  # of the tail that are believed
 
 
 def episodes(
@@ -67,19 +69,30 @@ class Tail:
             # Too few to fit: an exponential with the spread of a normal tail, which errs on the quiet side.
             scale = float(over.mean()) if len(over) else 0.3
             return cls(base, max(len(over), 1) / n_ticks, 0.0, max(scale, 0.3), len(over))
-        shape, _, scale = genpareto.fit(over, floc=0.0)
+        # Probability-weighted moments (Hosking and Wallis 1987): closed form, and steadier than maximum
+        # likelihood at this size.
+        over = np.sort(over)
+        n = len(over)
+        first = float(over.mean())
+        second = float((over * np.arange(n - 1, -1, -1)).mean()) / (n - 1)  # mean of x (1 - F(x))
         # The statistic is nearly normal by construction: a heavier than exponential fit is sampling noise
         # unless it is clear, and a bounded one promises too much.
-        shape = float(np.clip(shape, -0.1, 0.1))
-        _, _, scale = genpareto.fit(over, shape, f0=shape, floc=0.0)
-        return cls(base, len(over) / n_ticks, shape, float(scale), len(over))
+        spread = first - 2.0 * second
+        shape = float(np.clip(2.0 - first / spread, *SHAPES)) if spread > 0.0 else SHAPES[0]
+        return cls(base, n / n_ticks, shape, first * (1.0 - shape), n)
 
     def exceeded(self, threshold: float) -> float:
         """Episodes per tick above ``threshold``."""
-        return self.rate * float(genpareto.sf(threshold - self.base, self.shape, scale=self.scale))
+        height = max(threshold - self.base, 0.0) / self.scale
+        if abs(self.shape) < 1e-9:
+            return self.rate * math.exp(-height)
+        return self.rate * math.pow(max(1.0 + self.shape * height, 0.0), -1.0 / self.shape)
 
     def threshold(self, rate: float) -> float:
         """The threshold with that many episodes per tick."""
         if rate >= self.rate:
             return self.base
-        return self.base + float(genpareto.isf(rate / self.rate, self.shape, scale=self.scale))
+        often = rate / self.rate
+        if abs(self.shape) < 1e-9:
+            return self.base - self.scale * math.log(often)
+        return self.base + self.scale * (math.pow(often, -self.shape) - 1.0) / self.shape

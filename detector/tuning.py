@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from detector.bootstrap import rows
 from detector.engine import Choice, Engine
@@ -139,7 +139,7 @@ class Tuning:
                 watched += len(near)
         # Few neighbours for a few ticks: only what cannot be chance counts, against one alarm in 1000 ticks.
         expected = max(watched * HORIZON / 1000.0, 1e-9)
-        surely = np.where(crossed > 0, chi2.ppf(0.05, 2.0 * np.maximum(crossed, 0.5)) / 2.0, 0.0)
+        surely = np.where(crossed > 0, gammaincinv(np.maximum(crossed, 0.5), 0.05), 0.0)
         tried = {
             "sigma": choice.sigma,
             "coupling": choice.coupling,
