@@ -1,8 +1,8 @@
 """Samples a second from JSON lines on stdin to verdicts, in the real daemon with state and outbox.
 
-A network of nodes on a ring is learnt once (`detector learn`), then `detector run --once` takes recorded samples
-from a pipe. Rates are per second of CPU time of the daemon, start-up taken off, so that a busy machine changes
-little; beside them what decoding alone costs (the limit for this door).
+A network of nodes on a ring is learnt once (`detector learn`), then `detector run --once` takes recorded
+samples from a pipe. Rates are per second of CPU time of the daemon, start-up taken off, so that a busy machine
+changes little; beside them what decoding alone costs (the limit for this door).
 
     python benchmarks/endtoend.py [--quick]
 """
