@@ -33,14 +33,13 @@ from detector.reading import Reader
 from detector.recorder import Recorder
 from detector.records import Record
 from detector.reload import reload
+from detector.shutdown import stop
 from detector.state import Store
 from detector.worker import COMMANDS, Interrupted, Outcome, Plan, Worker
 
 log = logging.getLogger("detector")
 EXIT_OK, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_IO, EXIT_CONFIG = 0, 1, 69, 74, 78
 TURN_SAMPLES = 20_000  # of one turn of the pipeline
-STOP_S = 9.0  # from the first signal to the end
-FINISH_ONCE_S = 30.0  # with --once, for the sinks to take the last records
 
 
 class Fatal(Exception):
@@ -67,14 +66,15 @@ class Daemon:
         self.ready = False
         self.reload_error: str | None = None
         self.failure: Fatal | None = None
+        self.unsaved = False  # the last commit failed
         self.worker: Worker
         self.recorder: Recorder
         self.gauges: Gauges
         self.pulse: Pulse
         self.http: HttpServer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
-        self._work_task: asyncio.Task[None] | None = None
+        self.work_task: asyncio.Task[None] | None = None
 
     # ---------------------------------------------------------------------------------- start
 
@@ -93,7 +93,7 @@ class Daemon:
             log.critical("%s", self.failure)
             self.notifier.status(f"failed: {self.failure}")
         try:
-            await self._stop()
+            await stop(self)
         finally:
             self.signals.remove()
             self.notifier.close()
@@ -113,7 +113,7 @@ class Daemon:
         await self._open_outboxes()
         await self._open_listener()
         self._spawn(self.recorder.run(), "recorder")
-        self._work_task = self._spawn(self._work(), "work")
+        self.work_task = self._spawn(self._work(), "work")
         self._spawn(self._housekeeping(), "housekeeping")
         greeting = await self.open_incidents()
         for delivery in self.deliveries.values():
@@ -239,7 +239,7 @@ class Daemon:
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)
         task.add_done_callback(self._ended)
-        self._tasks.append(task)
+        self.tasks.append(task)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -284,7 +284,7 @@ class Daemon:
         ):
             self.recorder.hurry()
         if any(event.event == "detector.calibrated" for event in outcome.events):
-            await self._snapshot()  # what took long to learn is not to be learnt twice
+            await self.snapshot()  # what took long to learn is not to be learnt twice
 
     async def _take_over(self, outcome: Outcome) -> None:
         for event in await self.recorder.add(outcome.entries, outcome.events, None):
@@ -301,10 +301,10 @@ class Daemon:
                 result = None
             elif order.name == "rebuild":
                 await self.worker.run(self.worker.rebuild, order.arguments["plan"])
-                await self._snapshot()
+                await self.snapshot()
                 result = None
             elif order.name == "snapshot":
-                await self._snapshot()
+                await self.snapshot()
                 result = None
             else:  # "pass": somebody waits for its turn only
                 result = None
@@ -317,7 +317,7 @@ class Daemon:
         if not order.done.done():
             order.done.set_result(result)
 
-    async def _snapshot(self) -> None:
+    async def snapshot(self) -> None:
         await self.recorder.room()
         outcome = await self.worker.run(self.worker.snapshot)
         await self.recorder.add(outcome.entries, [], self.worker.taken)
@@ -354,73 +354,9 @@ class Daemon:
         if self._reloading is None or self._reloading.done():
             self._reloading = self._spawn(reload(self), "reload")
 
-    # ---------------------------------------------------------------------------------- stop
-
-    async def _stop(self) -> None:
-        """Drain, save, acknowledge, send, close; with the second signal only save."""
-        self.ready = False
-        self.notifier.stopping()
-        if not hasattr(self, "worker"):
-            return
-        deadline = time.monotonic() + (FINISH_ONCE_S if self.once else STOP_S)
-
-        def left(most: float) -> float:
-            return max(0.1, min(most, deadline - time.monotonic()))
-
-        await asyncio.gather(*(reader.stop_reading() for reader in self.readers.values()))
-        if self._work_task is not None:
-            await self._drain(left(STOP_S - 5.0))
-            await self._save()
-        await asyncio.gather(*(reader.close(left(2.0)) for reader in self.readers.values()))
-        if not self.signals.now.is_set() and self.failure is None:
-            waiting = [d.finish(left(20.0 if self.once else 2.0)) for d in self.deliveries.values()]
-            await self._unless_hurried(asyncio.gather(*waiting))
-        await asyncio.gather(*(delivery.close(left(1.0)) for delivery in self.deliveries.values()))
-        if self._work_task is not None:
-            await self.recorder.commit()  # what the sinks have taken meanwhile
-        if self.http is not None:
-            await self.http.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.worker.shutdown()
-        self.recorder.close()
-        log.info("stopped")
-
-    async def _unless_hurried(self, work: Any) -> None:
-        """Wait for something, but not beyond a second signal."""
-        hurry = asyncio.create_task(self.signals.now.wait())
-        task = asyncio.ensure_future(work)
-        await asyncio.wait([hurry, task], return_when=asyncio.FIRST_COMPLETED)
-        for one in (hurry, task):
-            one.cancel()
-        await asyncio.gather(hurry, task, return_exceptions=True)
-
-    async def _drain(self, timeout: float) -> None:
-        """Let the pipeline work off what has arrived; what it cannot is given up, and read again later."""
-        assert self._work_task is not None
-        self.intake.order("stop", {})
-        if self.worker.stage is None:  # a calibration under way is not waited for
-            await self._unless_hurried(asyncio.wait([self._work_task], timeout=timeout))
-        if not self._work_task.done():
-            self.worker.stopping = True
-            self.intake.clear()
-            self.intake.order("stop", {})
-            await asyncio.wait([self._work_task], timeout=2.0)
-
-    async def _save(self) -> None:
-        """A last snapshot, so that the next start has nothing to repeat."""
-        assert self._work_task is not None
-        if self.failure is None and self._work_task.done() and not self.worker.interrupted:
-            try:
-                async with asyncio.timeout(5.0):
-                    await self._snapshot()
-            except TimeoutError:
-                log.error("no time for a last snapshot; the journal has everything")
-        if not await self.recorder.commit():
-            log.error("the last commit failed: what came after the one before will be read again")
-
     def _exit_code(self) -> int:
+        if self.unsaved:
+            return EXIT_IO
         failed = [reader.name for reader in self.readers.values() if reader.status == "failed"]
         if self.once and failed:
             log.error("could not read: %s", ", ".join(failed))

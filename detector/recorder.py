@@ -46,6 +46,7 @@ class Recorder:
         self.failing: str | None = None  # why the disk refuses
         self.sinks: tuple[str, ...] = ()
         self.needs_snapshot = False
+        self._latest = time.monotonic()  # snapshot, or start
         self._told, self._committed = told, committed
         self._bundle = Bundle()
         self._heard = 0  # records of the bundle that the sinks have heard of already
@@ -119,8 +120,8 @@ class Recorder:
         journal = self.store.journal_size + pending
         if journal >= self.settings.journal_max:
             return True
-        age = time.time() - (self.store.snapshot_time or self._started)
-        return age >= self.settings.snapshot_every and bool(journal)
+        # By the monotonic clock: a jump of the wall clock neither floods nor stops snapshots.
+        return bool(journal) and time.monotonic() - self._latest >= self.settings.snapshot_every
 
     def hurry(self) -> None:
         """Somebody waits for the next commit."""
@@ -139,7 +140,6 @@ class Recorder:
 
     async def run(self) -> None:
         """Commit again and again, until cancelled."""
-        self._started = time.time()
         while True:
             try:
                 async with asyncio.timeout(self.settings.commit_every):
@@ -149,8 +149,6 @@ class Recorder:
             await self.commit()
             if self.failing is not None:
                 await asyncio.sleep(RETRY_S)
-
-    _started = 0.0
 
     async def commit(self) -> bool:
         """Bring what has gathered to disk, then tell the world. False if the disk refused."""
@@ -240,6 +238,7 @@ class Recorder:
         metrics.observe("commit_duration_seconds", seconds)
         metrics.set("journal_size_bytes", store.journal_size)
         if bundle.snapshot is not None:
+            self._latest = time.monotonic()
             metrics.set("snapshot_timestamp_seconds", bundle.snapshot.created)
             metrics.set("snapshot_duration_seconds", seconds)
             metrics.set("snapshot_size_bytes", store.snapshot_size)

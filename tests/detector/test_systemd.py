@@ -44,12 +44,12 @@ def test_exposure_is_low(unit: Path) -> None:
 
 def test_stop_fits_the_unit() -> None:
     """systemd waits longer than we need to stop, and does not restart on exit code 78."""
-    from detector import daemon
+    from detector import daemon, shutdown
 
     text = UNIT.read_text()
     found = re.search(r"TimeoutStopSec=(\d+)s", text)
     assert found is not None
-    assert int(found[1]) > daemon.STOP_S
+    assert int(found[1]) > shutdown.STOP_S
     assert f"RestartPreventExitStatus={daemon.EXIT_CONFIG}" in text
 
 
