@@ -8,45 +8,23 @@ import networkx as nx
 import numpy as np
 
 from detector.graph_files import FilePath
+from detector.layouts import large_layout
 from detector.samples import Floats
 from estimators.graph import Graph
 
-SPRING_NODES = 500  # a spring layout costs the square of it; larger networks go along a spiral
+SPRING_NODES = 500  # a spring layout costs the square of it; larger networks are placed by distances
 SEED = 7  # any number, but always the same: a network must not look different every time
 LABELLED_NODES = 150  # beyond, names hide the picture
 
 
 def layout(graph: Graph) -> Floats:
-    """Positions (N, 2) from the links: springs if small, neighbours close on a spiral if large."""
+    """Positions (N, 2) from the links: springs if small, distances to pivots if large."""
     n = graph.n_nodes
     if n <= SPRING_NODES:
         view = nx.from_scipy_sparse_array(graph.matrix())
         placed = nx.spring_layout(view, seed=SEED)
         return np.array([placed[v] for v in range(n)], dtype=np.float64)
-    order = np.concatenate([list(part) for part in _breadth_first(graph)])
-    turn = np.pi * (3.0 - np.sqrt(5.0))  # the sunflower's: it fills the disc evenly
-    radius, angle = np.sqrt((np.arange(n) + 0.5) / n), turn * np.arange(n)
-    positions = np.empty((n, 2))
-    positions[order] = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    return positions
-
-
-def _breadth_first(graph: Graph) -> list[list[int]]:
-    """The nodes of each connected part, from its best linked node outwards."""
-    seen = np.zeros(graph.n_nodes, np.bool_)
-    parts = []
-    for root in np.argsort(-graph.degree, kind="stable").tolist():
-        if seen[root]:
-            continue
-        seen[root] = True
-        part = [root]
-        for v in part:  # grows while it is walked
-            for u in graph.neighbours(v).tolist():
-                if not seen[u]:
-                    seen[u] = True
-                    part.append(u)
-        parts.append(part)
-    return parts
+    return large_layout(graph)
 
 
 def draw_network(
