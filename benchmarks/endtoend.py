@@ -1,8 +1,8 @@
 """Samples a second from JSON lines on stdin to verdicts, in the real daemon with state and outbox.
 
 A network of nodes on a ring is learnt once (`detector learn`), then `detector run --once` takes recorded
-samples from a pipe. Rates are per second of CPU time of the daemon, start-up taken off, so that a busy machine
-changes little; beside them what decoding alone costs (the limit for this door).
+samples from a pipe. Rates are per second of CPU time of the daemon, start-up taken off, so that a busy
+machine changes little; beside them what decoding alone costs (the limit for this door).
 
     python benchmarks/endtoend.py [--quick]
 """
@@ -88,8 +88,8 @@ def measure(nodes: int, dim: int, ticks: int) -> list[object]:
     decode = time.process_time() - began
     if batch.received != count:
         raise RuntimeError(f"{batch.received} of {count} samples decoded")
-    return [f"{nodes} × {dim}", count, count / (cpu - idle), count / wall, count / max(decode, 1e-9), base, peak,
-            (peak - base) * 1024 / nodes, learnt]  # fmt: skip
+    rates = [count / (cpu - idle), count / wall, count / max(decode, 1e-9)]
+    return [f"{nodes} × {dim}", count, *rates, base, peak, (peak - base) * 1024 / nodes, learnt]
 
 
 def main() -> None:

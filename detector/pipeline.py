@@ -20,6 +20,7 @@ from detector.engine import Engine
 from detector.events import Event, detector_event
 from detector.history import History
 from detector.incidents import Incidents, Verdict
+from detector.judgement import judge
 from detector.network import Network
 from detector.preprocess import Preprocess
 from detector.river_engine import RIVER, RiverEngine
@@ -31,7 +32,6 @@ from detector.views import WindowEvidence, node_view
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
-JOINING = 50  # ticks after the opening in which neighbours may join on shared evidence
 COVERAGE_EVERY = 20  # ticks between looks at how well the dictionary covers what comes in
 COVERAGE_MEMORY = 0.05
 COVERAGE_LOW = 0.5  # of what it was while learning
@@ -284,7 +284,7 @@ class Pipeline:
             self._slide(layer)
         engine.silence(health.silent)
         engine.finish()
-        events = self.incidents.step(self._verdict(tick), self.evidence)
+        events = self.incidents.step(self._judge(tick), self.evidence)
         self._act()
         if self.ticks % COVERAGE_EVERY == 0:
             events += self._look_at_coverage(tick)
@@ -312,59 +312,13 @@ class Pipeline:
             self.preprocess.adopt(unknown[grown], X[:, grown], times)
             self.newcomers = None if grown.all() else History.of(X[:, ~grown], times)
 
-    def _verdict(self, tick: Tick) -> Verdict:
-        engine, health, report = self.engine, self.aligner.health, self.report
-        assert engine is not None
-        assert report is not None
-        able = ~(health.silent | health.stuck)  # these have events of their own
-        node, event = engine.node, engine.event
-        with np.errstate(invalid="ignore"):
-            hot = (event > report.event_threshold) & able
-            member = (node > report.threshold) & able
-            warm = (node > self.settings.alarm.release * report.threshold) & able
-            if self.incidents.open:
-                certain = node > report.event_threshold
-                member = self._joining(tick.end, member, certain) & able
-                # Back to quiet is believed: else the many nodes of a large incident, each now and then over a
-                # bar meant for one node, would keep each other from ever being all cool at once.
-                roster = self.incidents.roster
-                recovered = np.zeros(len(node), np.bool_)
-                recovered[list(roster.owner)] = True
-                recovered &= roster.cool_row >= self.settings.incidents.clear_after
-                member, warm = member & (certain | ~recovered), warm & (certain | ~recovered)
-        return Verdict(
-            tick.end,
-            tick.index,
-            hot,
-            member,
-            warm,
-            node.copy(),
-            event.copy(),
-            report.threshold,
-            report.event_threshold,
-            health.silent.copy(),
-            health.stuck.copy(),
-            np.isfinite(node),
-        )
-
-    def _joining(
-        self, time: float, member: NDArray[np.bool_], certain: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Who belongs, next to open incidents: neighbours count for more while an incident is young.
-
-        Later only what would open an incident by itself joins. At the level of a single node, one in a
-        thousand ticks, all neighbours of an incident that stays open for long would join it in the end.
-        """
+    def _judge(self, tick: Tick) -> Verdict:
         assert self.engine is not None
         assert self.report is not None
-        graph, oldest = self.network.graph, time - JOINING * self.report.step
-        young, old = np.zeros((2, graph.n_nodes), np.bool_)
-        for v, owner in self.incidents.roster.owner.items():
-            near = young if self.incidents.open[owner].opened >= oldest else old
-            near[v] = True
-            near[graph.neighbours(v)] = True
-        member = np.where(old & ~young, certain, member)
-        return np.asarray(member | (young & (self.engine.inside > self.report.threshold)))
+        health = self.aligner.health
+        return judge(
+            tick, self.engine, self.report, self.incidents, self.settings, health.silent, health.stuck
+        )
 
     def _act(self) -> None:
         assert self.engine is not None
