@@ -293,8 +293,11 @@ def main() -> None:
     done = {(r["case"], r["seed"], m) for r in records for m in r["which"]}
     for seed in args.seeds:
         for name in args.cases:
-            for which in (["ours", "fixed"], *([m] for m in args.methods if m not in ("ours", "fixed"))):
-                if which[0] not in args.methods or (name, seed, which[0]) in done:
+            first = [m for m in ("ours", "fixed") if m in args.methods]
+            for which in ([first] if "ours" in first else []) + [
+                [m] for m in args.methods if m not in ("ours", "fixed")
+            ]:
+                if (name, seed, which[0]) in done:
                     continue
                 record = study(name, seed, which, args.streams, args.quiet) | {"which": which}
                 records.append(record)
