@@ -70,6 +70,7 @@ class Pipeline:
         self.newcomers: History | None = None  # samples of nodes that were not there to be learnt
         self.progress: Progress | None = None
         self.ticks = 0
+        self.silent, self.stuck = np.zeros((2, self.network.n_nodes), np.bool_)
         self.coverage = 1.0
         self._coverage_start: float | None = None
         self._coverage_low = False
@@ -142,8 +143,8 @@ class Pipeline:
         for v, owner in self.incidents.roster.owner.items():
             member = self.incidents.open[owner].members[self.names[v]]
             states[v] = "suspected" if member.suspected else "alarmed"
-        states[self.aligner.health.stuck] = "stuck"
-        states[self.aligner.health.silent] = "silent"
+        states[self.stuck] = "stuck"
+        states[self.silent] = "silent"
         return [str(state) for state in states]
 
     def node_view(self, name: str) -> dict[str, Any]:
@@ -168,8 +169,14 @@ class Pipeline:
         events: list[Event] = []
         for tick in ticks:
             self.ticks += 1
+            self._take_health(tick)
             events += self._collect(tick) if self.engine is None else self._watch(tick)
         return events
+
+    def _take_health(self, tick: Tick) -> None:
+        """As of this tick: the aligner may be further on already, if a batch closed several."""
+        self.silent[tick.silent], self.silent[tick.returned] = True, False
+        self.stuck[tick.stuck], self.stuck[tick.unstuck] = True, False
 
     def _collect(self, tick: Tick) -> list[Event]:
         assert self.history is not None
@@ -272,7 +279,7 @@ class Pipeline:
             self.engine.slide(layer.nodes[valid], z[valid], layer.times[valid])
 
     def _watch(self, tick: Tick) -> list[Event]:
-        engine, health = self.engine, self.aligner.health
+        engine = self.engine
         assert engine is not None
         assert self.preprocess is not None
         if not self.preprocess.quiet_.learnt.all():
@@ -282,7 +289,7 @@ class Pipeline:
             engine.restart(tick.restart)
         for layer in tick.layers:
             self._slide(layer)
-        engine.silence(health.silent)
+        engine.silence(self.silent)
         engine.finish()
         events = self.incidents.step(self._judge(tick), self.evidence)
         self._act()
@@ -315,10 +322,7 @@ class Pipeline:
     def _judge(self, tick: Tick) -> Verdict:
         assert self.engine is not None
         assert self.report is not None
-        health = self.aligner.health
-        return judge(
-            tick, self.engine, self.report, self.incidents, self.settings, health.silent, health.stuck
-        )
+        return judge(tick, self.engine, self.report, self.incidents, self.settings, self.silent, self.stuck)
 
     def _act(self) -> None:
         assert self.engine is not None

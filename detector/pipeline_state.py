@@ -33,7 +33,7 @@ Arrays = dict[str, NDArray[Any]]
 def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
     """Everything of ``pipeline``, whose sums are rebuilt on the way: it goes on as the restored one."""
     arrays, align = pipeline.aligner.state()
-    arrays = _prefixed("align", arrays)
+    arrays = _prefixed("align", arrays) | {"silent": pipeline.silent, "stuck": pipeline.stuck}
     meta: dict[str, Any] = {
         "version": VERSION,
         "names": list(pipeline.names),
@@ -96,6 +96,8 @@ def put_back(
     old = {name: k for k, name in enumerate(meta["names"])}
     rows = np.array([old.get(name, -1) for name in pipeline.names], np.intp)
     pipeline.aligner.restore(_part("align", arrays), meta["align"])
+    pipeline.silent[rows >= 0] = arrays["silent"][rows[rows >= 0]]
+    pipeline.stuck[rows >= 0] = arrays["stuck"][rows[rows >= 0]]
     pipeline.ticks, pipeline.learnt_until = int(meta["ticks"]), meta["learnt_until"]
     pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low = meta["coverage"]
     if meta["phase"] == "learning":
@@ -128,7 +130,7 @@ def _engine(
         river.restore(_part("engine", arrays), rows)
         return river
     dictionary = Dictionary(arrays["features.atoms"], meta["features"]["sigma"], meta["features"]["kernel"])
-    features = Nystroem(dictionary, rank=1)
+    features = Nystroem(dictionary, rank=1, outside=True)
     features.projection = np.ascontiguousarray(arrays["features.projection"])
     engine = Engine(graph, features, settings, Choice(**meta["choice"]))
     engine.bank.coupling = float(meta["coupling"])

@@ -138,9 +138,9 @@ class EstimatorSettings:
                 raise ValueError(f"{name}: must be positive, got {value}")
         if self.coupling is not None and not self.coupling >= 0.0:
             raise ValueError(f"coupling: must not be negative, got {self.coupling}")
-        for name in ("rank", "atoms", "sweeps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name, least in (("rank", 2), ("atoms", 1), ("sweeps", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: must be at least {least}, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

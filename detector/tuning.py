@@ -50,7 +50,7 @@ def features(Z: Floats, sigma: float, settings: Settings, tol: float = 1e-3) -> 
         raise ValueError("history: no node has two complete samples, so there is nothing to learn from")
     width = sigma * float(np.median([median_distance(p, max_points=250) for p in points]))
     dictionary = Dictionary.build(points, sigma=width, budget=settings.estimator.atoms)
-    return Nystroem(dictionary, tol=tol, rank=settings.estimator.rank)
+    return Nystroem(dictionary, tol=tol, rank=settings.estimator.rank - 1, outside=True)
 
 
 @dataclass

@@ -17,13 +17,16 @@ class Nystroem:
     a coherence dictionary is very redundant, and every later cost goes with r^2. ``rank`` caps r.
     Then psi(x)'psi(y) is the Nystroem approximation of K(x, y), so ||psi(x)|| <= 1. ``jitter`` is added to
     the diagonal of K_D (the authors' program adds 1e-6); truncation makes it unnecessary.
+
+    ``outside`` adds one more feature, sqrt(1 - ||psi(x)||^2): how far x lies out of the span of the atoms.
+    Without it a value far from all of them has no features at all, and a large jump looks like little.
     """
 
     def __init__(self, dictionary: Dictionary, tol: float = 1e-10, rank: int | None = None,
-                 jitter: float = 0.0) -> None:  # fmt: skip
+                 jitter: float = 0.0, outside: bool = False) -> None:  # fmt: skip
         if not 0.0 <= tol < 1.0:
             raise ValueError(f"tol: relative eigenvalue tolerance must be in [0, 1), got {tol}")
-        self.dictionary = dictionary
+        self.dictionary, self.outside = dictionary, outside
         K = kernel_named(dictionary.kernel)(dictionary.atoms, dictionary.atoms, dictionary.sigma)
         e, U = np.linalg.eigh(K + jitter * np.eye(len(K)))
         # Never below rounding: an eigenvalue of size eps carries no digits of its own.
@@ -36,7 +39,7 @@ class Nystroem:
 
     @property
     def rank(self) -> int:
-        return int(self.projection.shape[1])
+        return int(self.projection.shape[1]) + self.outside
 
     def __call__(self, x: ArrayLike) -> Array:
         """Features (n, r) of the points x (n, d)."""
@@ -44,4 +47,7 @@ class Nystroem:
         if points.shape[1] != D.atoms.shape[1]:
             raise ValueError(f"x: dimension {points.shape[1]}, but the dictionary has {D.atoms.shape[1]}")
         features: Array = kernel_named(D.kernel)(points, D.atoms, D.sigma) @ self.projection
+        if self.outside:
+            rest = np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->i", features, features), 0.0))
+            return np.column_stack([features, rest])
         return features

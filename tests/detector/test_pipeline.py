@@ -83,7 +83,6 @@ def test_batches_do_not_matter(seed):
     same(one, two)
 
 
-@pytest.mark.xfail(reason="statistics look at the health of nodes as it is at the end of a batch")
 def test_batches_do_not_matter_to_silent_and_stuck_nodes():
     """A node silent or stuck for a while within one batch is told of as it is sample by sample."""
     X = quiet(NOW, NOW + 120)
