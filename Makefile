@@ -7,7 +7,7 @@ SOURCES := pyproject.toml $(wildcard estimators/*.pyx)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help run test lint types bench clean compiler brokers
+.PHONY: help run test lint types bench docs wheel clean compiler brokers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,17 @@ types: $(VENV)/.test-installed ## mypy, strict on the three packages
 
 bench: $(VENV)/.test-installed ## run every benchmark at its quick size
 	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
+
+docs: $(VENV)/.test-installed ## write anew what is made from the code: references, schemas, man pages, completion
+	$(BIN)/python -m detector.config_text docs/configuration.md
+	$(BIN)/detector schema >$(VENV)/schema && mv $(VENV)/schema detector/schemas/config.schema.json
+	$(BIN)/python -m detector.schema >$(VENV)/schema && mv $(VENV)/schema detector/schemas/event.schema.json
+	$(BIN)/python scripts/events-reference
+	$(BIN)/python scripts/make-man
+
+wheel: $(VENV)/.test-installed ## build sdist and wheel into dist, and try the wheel where there is no checkout
+	$(BIN)/python -m build --no-isolation --outdir dist
+	scripts/try-wheel "$(PYTHON)" dist/*.whl
 
 clean: ## remove what the build left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
