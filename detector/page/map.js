@@ -111,7 +111,7 @@ export class NetworkMap {
     const colour = colours();
     context.strokeStyle = colour.edge;
     // Many links would drown the nodes: the more there are, the fainter.
-    context.globalAlpha = Math.min(0.45, Math.max(0.07, (40 * this.zoom) / Math.sqrt(links.length + 1) / 40 + 6 / Math.sqrt(links.length + 1)));
+    context.globalAlpha = Math.min(0.45, Math.max(0.1, (16 * this.zoom) / Math.sqrt(links.length + 1)));
     context.lineWidth = 1;
     context.beginPath();
     for (let i = 0; i < links.length; i += 2) {
