@@ -52,6 +52,7 @@ docs: $(VENV)/.test-installed ## write anew what is made from the code: referenc
 	$(BIN)/python scripts/make-man
 
 wheel: $(VENV)/.test-installed ## build sdist and wheel into dist, and try the wheel where there is no checkout
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
 	scripts/try-wheel "$(PYTHON)" dist/*.whl
 
