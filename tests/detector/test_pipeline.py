@@ -31,17 +31,39 @@ def of(events, kind):
     return [event for event in events if event.event == kind]
 
 
-def test_one_change_is_one_incident_with_its_nodes_and_onset():
-    """A shift of three linked nodes opens exactly one incident, naming these nodes and when it began."""
+@pytest.mark.parametrize("nodes", [[1, 2, 3], [6, 7], [4, 5, 0]])
+def test_one_change_is_one_incident_with_its_onset(nodes):
+    """A shift of linked nodes opens exactly one incident, soon, naming them all and when it began."""
     made = pipeline()
-    events = made.push(samples(changed(NOW, NOW + 90, NOW + 40, [1, 2, 3]), NOW))
+    events = made.push(samples(changed(NOW, NOW + 90, NOW + 40, nodes), NOW))
 
     (opened,) = of(events, "incident.opened")
     assert NOW + 41 <= opened.time - START <= NOW + 48
     last = [event for event in events if event.incident == opened.incident][-1]
-    assert {node.name for node in last.nodes if node.state == "alarmed"} == {"n1", "n2", "n3"}
+    assert {node.name for node in last.nodes} >= {f"n{v}" for v in nodes}
     assert abs(last.onset - (START + NOW + 40)) <= 3.0
-    assert [made.node_states[v] for v in (1, 2, 3, 6)] == ["alarmed"] * 3 + ["watching"]
+    assert {made.node_states[v] for v in nodes} == {"alarmed"}
+
+
+def test_incidents_hold_the_nodes_that_changed():
+    """Ten samples after the opening, over eight changes, members are changed nodes, and nearly all of them.
+
+    Bars for eight nodes that have learnt from 400 samples; benchmarks/detection.py has the real ones.
+    """
+    right = named = changed_nodes = 0
+    for k, nodes in enumerate([[1, 2, 3], [0, 1, 2], [6, 7], [2, 3], [4, 5], [5, 0], [3, 4, 5], [0, 1]]):
+        made, first = pipeline(), NOW + 100 * k  # other noise each time
+        stream = changed(first, first + 60, first + 20, nodes)
+        for t, row in enumerate(stream):
+            made.push(samples(row[None], NOW + t))
+            if made.incidents.open and t >= 20 + 10 + 3:  # opened three samples after the change, as a rule
+                break
+        members = set(made.incidents.roster.owner)
+        right, named = right + len(members & set(nodes)), named + len(members)
+        changed_nodes += len(nodes)
+
+    assert right / changed_nodes >= 0.9
+    assert right / named >= 0.8
 
 
 def test_quiet_stream_opens_nothing():

@@ -63,7 +63,7 @@ def test_groups_as_mappings():
         ({"estimator": {"alpha": 1.0}}, r"estimator\.alpha"),
         ({"estimator": {"sigma": 0.0}}, r"estimator\.sigma: must be positive"),
         ({"estimator": {"coupling": -1.0}}, r"estimator\.coupling: must not be negative"),
-        ({"estimator": {"rank": 0}}, r"estimator\.rank: must be at least 1"),
+        ({"estimator": {"rank": 0}}, r"estimator\.rank: must be at least 2"),
         ({"alarm": {"budget": "often"}}, r"alarm\.budget: expected words"),
         ({"alarm": {"learn": 10}}, r"alarm\.learn: needs at least 200"),
         ({"alarm": {"release": 0.0}}, r"alarm\.release: must be in \(0, 1\]"),
