@@ -33,6 +33,7 @@ COUPLINGS = (0.3, 0.1, 1.0)  # the width is chosen at the first
 RIDGE_SHARE, LEAST_RIDGE = 0.01, 0.002  # of the coupling: the document's gamma is of this order
 GAINS = (2.0, 1.5, 1.25, 1.0)
 INSIDE_GAINS = (8.0, 4.0, 2.0)
+GLARING = Change("mean", 3.0)  # seen at once, by any setting: it shows what leaks next door
 INSIDE_AT = 20  # ticks after a change at which membership is judged
 PRECISION = 0.95
 HORIZON = 40  # ticks a put-in change is watched
@@ -130,9 +131,10 @@ class Tuning:
         right, wrong = np.zeros((2, len(INSIDE_GAINS)))
         for k, nodes in enumerate(self.sets):
             near = np.setdiff1d(engine.levels.around(nodes), nodes).astype(np.int32)
-            for i, change in enumerate(kinds(self.Z.shape[2])):
+            for i, change in enumerate([*kinds(self.Z.shape[2]), GLARING]):
                 seen = self._watch(quiet.fork(self._rows(k, i)), change, nodes, near)
-                delays.append(seen.delay)
+                if change is not GLARING:
+                    delays.append(seen.delay)
                 crossed += seen.crossed
                 right += seen.right
                 wrong += seen.wrong
