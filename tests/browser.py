@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium import webdriver
 
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -20,10 +21,9 @@ FLAGS = (
 @contextmanager
 def chromium(folder: Path, size: tuple[int, int] = (1280, 900), *, dark: bool = False) -> Iterator[Any]:
     """A browser with a fresh profile in ``folder``; its console is read with `console`."""
-    webdriver = pytest.importorskip("selenium.webdriver")
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
-        pytest.skip("chromium and chromium-driver are not installed (scripts/install-brokers does)")
+        pytest.fail("chromium and chromium-driver are not installed (scripts/install-brokers does)")
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for flag in (*FLAGS, f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"):

@@ -362,7 +362,6 @@ def test_the_layout_is_always_the_same(n: int) -> None:
 
 
 def test_drawing_writes_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     Network.from_edges(TRIANGLE, [*ABC, "alone"]).draw(tmp_path / "network.png")
     Network.empty(["one"]).draw(tmp_path / "one.png")
     assert (tmp_path / "network.png").read_bytes().startswith(b"\x89PNG")

@@ -8,7 +8,6 @@ import runpy
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from estimators import ESTIMATORS, scenario
 
@@ -78,7 +77,6 @@ def test_estimators_are_in_the_guide():
 
 def test_example(tmp_path):
     """The example fits two samples, prints divergences and draws a picture."""
-    pytest.importorskip("matplotlib")
     example = runpy.run_path(str(ROOT / "examples" / "two_samples.py"))
     example["main"](str(tmp_path / "ratios.png"))
 
