@@ -153,7 +153,7 @@ def calibrate(
     run = Rehearsal(engine, learn, rows(kept, block, settings.alarm.seed + 2))
     run.pulse = lambda share: say("what quiet looks like", 0.4 + 0.1 * share)
     run.warm_up()
-    run.learn_quiet(quiet_ticks)
+    run.learn_quiet(quiet_ticks, correlation)
     run.pulse = lambda share: say("threshold", 0.5 + 0.3 * share)
     watch = Watch(engine, tail_ticks)
     run.play(tail_ticks, watch.look)
@@ -177,7 +177,7 @@ def calibrate(
     )
     _warn(report, kept, need, budget)
     if kept - need >= IN_ORDER:
-        engine.quiet = _in_order(engine.fresh(settings), learn, need, say)
+        engine.quiet = _in_order(engine.fresh(settings), learn, need, correlation, say)
     run.pulse = lambda _: say("expected delays", 0.9)
     say("check on unused data", 0.8)
     report.validated = _validate(engine.fresh(settings), learn, check, report, gap)
@@ -186,7 +186,7 @@ def calibrate(
     return Calibration(engine.fresh(settings), report)
 
 
-def _in_order(engine: Engine, learn: Floats, need: int, say: Progress) -> Quiet:
+def _in_order(engine: Engine, learn: Floats, need: int, correlation: float, say: Progress) -> Quiet:
     """What quiet looks like in the history as it came.
 
     The joins of the bootstrap make scores a little smaller than they are, so its thresholds are found in its
@@ -195,7 +195,7 @@ def _in_order(engine: Engine, learn: Floats, need: int, say: Progress) -> Quiet:
     run = Rehearsal(engine, learn, chain(range(len(learn)), range(need, len(learn))))
     run.pulse = lambda share: say("what quiet looks like, in order", 0.8 + 0.02 * share)
     run.play(need)
-    return run.learn_quiet(len(learn) - need)
+    return run.learn_quiet(len(learn) - need, correlation)
 
 
 class Watch:

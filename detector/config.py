@@ -176,7 +176,14 @@ class Config(Model):
 
     def settings(self) -> Settings:
         """The settings of the streaming core."""
-        return Settings(self.align, self.preprocess, self.windows, self.estimator, self.alarm, self.incidents)
+        try:
+            return Settings(
+                self.align, self.preprocess, self.windows, self.estimator, self.alarm, self.incidents
+            )
+        except ValueError as error:
+            raise ConfigError(
+                [self.problem(("alarm", "learn"), str(error).removeprefix("alarm.learn: "))]
+            ) from None
 
     def network(self) -> Network | None:
         """The network; None if it is to be learnt. Reads the files that `graph` names."""

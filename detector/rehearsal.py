@@ -13,6 +13,7 @@ from estimators.levels import N_LEVELS, SKEW, Quiet
 
 Floats = NDArray[np.float64]
 PULSE = 100
+SHRINK = 50.0  # independent windows at which a node's own moments count for half
 
 
 class Rehearsal:
@@ -66,12 +67,16 @@ class Rehearsal:
         share = max(float(self._seen.mean()), 0.05)
         self.play(int((bank.ref_z.shape[1] + bank.test_z.shape[1]) / share) + 10)
 
-    def learn_quiet(self, n_ticks: int) -> Quiet:
-        """Mean, spread and skewness of scores, then of the levels built on them, ``n_ticks`` each."""
+    def learn_quiet(self, n_ticks: int, correlation: float = 1.0) -> Quiet:
+        """Mean, spread and skewness of scores, then of the levels built on them, ``n_ticks`` each.
+
+        Each node's own moments are drawn towards those of all nodes, the more so the fewer independent
+        windows they rest on: errors of single nodes are what false alarms are made of.
+        """
         bank, levels = self.engine.bank, self.engine.levels
         scores = Moments(bank.scores.shape)
         self.play(n_ticks, lambda _: scores.add(bank.scores))
-        share = n_ticks / (n_ticks + 10.0 * bank.lengths)  # scores of long windows are few independent ones
+        share = n_ticks / (n_ticks + SHRINK * (bank.lengths + 2.0 * correlation))
         mean, spread = scores.mean(share), scores.spread(share)
         sums = Moments((N_LEVELS, *bank.scores.shape))
 

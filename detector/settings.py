@@ -183,6 +183,14 @@ class Settings:
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
     incidents: IncidentSettings = field(default_factory=IncidentSettings)
 
+    def __post_init__(self) -> None:
+        need = 2 * (self.windows.reference + self.windows.tests[-1])
+        if self.alarm.learn < need:
+            raise ValueError(
+                f"alarm.learn: {self.alarm.learn} samples are too few for these windows; at least {need}, "
+                "twice reference and longest test together"
+            )
+
     @classmethod
     def of(cls, **groups: Any) -> Settings:
         """Groups as mappings or as settings objects; an unknown name is an error naming the known ones."""

@@ -44,6 +44,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
     config: Config | None = None
     try:
         config = load_config(config_path)
+        config.settings()
         config.network()
         config.names()
         lacking = list(_missing_libraries(config))
