@@ -14,7 +14,7 @@ Block v has gradient  g_v = A_v theta_v - h_v + c (d_v theta_v - sum_u W_uv thet
 from libc.math cimport sqrt
 from scipy.linalg.cython_blas cimport dsymv
 
-# Up to this rank a plain loop beats the call into BLAS; measured by benchmarks/sweep.py.
+# Up to this rank a plain loop beats the call into BLAS.
 cdef enum:
     SMALL = 20
 
