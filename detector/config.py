@@ -15,6 +15,7 @@ import connectors
 from connectors import Sink, Source
 from connectors.base import Settings as Model
 from connectors.stdio import StdoutSink
+from detector.aftermath.settings import AftermathSettings
 from detector.config_errors import ConfigError, Problem, dotted, problems_of
 from detector.config_graph import build_network, node_names, simulated
 from detector.config_groups import Group
@@ -69,6 +70,9 @@ class Config(Model):
     )
     incidents: Annotated[IncidentSettings, Group()] = Field(
         default=IncidentSettings(), description="How alarms become incidents, and how these end."
+    )
+    aftermath: AftermathSettings = Field(
+        default=AftermathSettings(), description="What is examined after an alarm."
     )
     sinks: dict[DoorName, SinkConfig] = Field(
         default_factory=dict,
@@ -178,7 +182,13 @@ class Config(Model):
         """The settings of the streaming core."""
         try:
             return Settings(
-                self.align, self.preprocess, self.windows, self.estimator, self.alarm, self.incidents
+                self.align,
+                self.preprocess,
+                self.windows,
+                self.estimator,
+                self.alarm,
+                self.incidents,
+                self.aftermath.cases,
             )
         except ValueError as error:
             raise ConfigError(

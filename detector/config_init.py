@@ -33,7 +33,7 @@ SAMPLES: dict[tuple[str, str], dict[str, str]] = {
 }  # fmt: skip
 # The key of a room that most people look at first; it stands there with its default.
 FIRST = {"align": "step", "preprocess": "whiten", "windows": "reference", "estimator": "name",
-         "alarm": "budget", "incidents": "clear_after", "http": "port"}  # fmt: skip
+         "alarm": "budget", "incidents": "clear_after", "aftermath": "settle", "http": "port"}  # fmt: skip
 
 HEAD = """\
 # Configuration of detector: one key per room of the house, in the order in which a sample meets them.

@@ -18,6 +18,8 @@ from typing import Any
 
 from connectors.base import ConnectorError
 from detector import logs
+from detector.aftermath.desk import Desk
+from detector.aftermath.tables import Key
 from detector.config import Config, ConfigError
 from detector.database import StateError, StateRefused, StateUnavailable
 from detector.delivery import Delivery
@@ -69,6 +71,7 @@ class Daemon:
         self.unsaved = False  # the last commit failed
         self.worker: Worker
         self.recorder: Recorder
+        self.desk: Desk
         self.gauges: Gauges
         self.pulse: Pulse
         self.http: HttpServer | None = None
@@ -107,6 +110,8 @@ class Daemon:
         self.recorder.report_damage()
         self.worker = Worker(plan)
         self.gauges = Gauges(self)
+        self.desk = Desk(self.recorder, self.metrics, self.config.aftermath, self._examined)
+        self.recorder.filed = self.desk.wake
         self.pulse = Pulse(self.notifier, self.worker, self.gauges.line)
         self._spawn(self.pulse.run(), "pulse")
         await self._restore(store)
@@ -115,6 +120,7 @@ class Daemon:
         self._spawn(self.recorder.run(), "recorder")
         self.work_task = self._spawn(self._work(), "work")
         self._spawn(self._housekeeping(), "housekeeping")
+        self._spawn(self.desk.run(), "aftermath")
         greeting = await self.open_incidents()
         for delivery in self.deliveries.values():
             delivery.start(greeting)
@@ -130,7 +136,9 @@ class Daemon:
     async def _open_store(self) -> Store:
         settings = self.config.state
         try:
-            return await asyncio.to_thread(Store, settings.folder(), settings.history)
+            return await asyncio.to_thread(
+                Store, settings.folder(), settings.history, self.config.aftermath.keep
+            )
         except StateUnavailable as error:
             raise Fatal(f"state cannot be opened: {error}", EXIT_IO) from None
         except StateError as error:
@@ -287,7 +295,11 @@ class Daemon:
             await self.snapshot()  # what took long to learn is not to be learnt twice
 
     async def _take_over(self, outcome: Outcome) -> None:
-        for event in await self.recorder.add(outcome.entries, outcome.events, None):
+        for event in await self.recorder.add(outcome.entries, outcome.events, None, outcome.cases):
+            self.gauges.event(event)
+
+    async def _examined(self, events: Sequence[Event], key: Key) -> None:
+        for event in await self.recorder.add([], events, None, examined=[key]):
             self.gauges.event(event)
 
     async def _obey(self, order: Order) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 FILE = "detector.db"
 LOCK = "lock"
 APPLICATION = 0x64746374  # "dtct": tells our files from other SQLite databases
-VERSION = 1
+VERSION = 2
 KEPT_DAMAGED = 2  # files set aside that are kept for a look
-TABLES = ("journal", "snapshot", "snapshot_piece", "record", "label", "outbox")
+TABLES = ("journal", "snapshot", "snapshot_piece", "record", "label", "outbox", "case_file", "model")
 
-SCHEMA = """
+FIRST = """
 CREATE TABLE journal (
     seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, source TEXT, position TEXT, count INTEGER NOT NULL,
     crc INTEGER NOT NULL, body BLOB NOT NULL);
@@ -37,9 +37,20 @@ CREATE TABLE label (
 CREATE INDEX label_incident ON label (incident);
 CREATE TABLE outbox (sink TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sink, id)) WITHOUT ROWID;
 """
+AFTERMATH = """
+CREATE TABLE case_file (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, incident TEXT NOT NULL, stage TEXT NOT NULL, time REAL NOT NULL,
+    crc INTEGER NOT NULL, meta BLOB NOT NULL, body BLOB NOT NULL, examined INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (incident, stage));
+CREATE INDEX case_file_waiting ON case_file (number) WHERE examined = 0;
+CREATE TABLE model (
+    kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, created REAL NOT NULL,
+    crc INTEGER NOT NULL, meta BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name, version));
+"""
+SCHEMA = FIRST + AFTERMATH
 
 # From version n to n + 1: statements that run in one transaction with the new version number.
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS: dict[int, str] = {1: AFTERMATH}
 
 
 class StateError(Exception):

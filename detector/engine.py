@@ -158,6 +158,12 @@ class Engine:
         at = (bank.test_head[v] + np.arange(bank.test_count[v])) % self.stamps.shape[1]
         return np.asarray(self.stamps[v, at])
 
+    def time_of_latest(self, nodes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
+        """When the k-th latest value of each node came; NaN where fewer are in the window."""
+        bank = self.bank
+        slot = (bank.test_head[nodes] + bank.test_count[nodes] - k) % self.stamps.shape[1]
+        return np.where(bank.test_count[nodes] >= k, self.stamps[nodes, slot], np.nan)
+
     def widest_ready(self, v: int) -> int:
         """The longest scale whose window is full."""
         return max(int(np.count_nonzero(self.bank.lengths <= self.bank.test_count[v])) - 1, 0)

@@ -18,7 +18,9 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
-IncidentKind = Literal["incident.opened", "incident.updated", "incident.resolved", "incident.labelled"]
+IncidentKind = Literal[
+    "incident.opened", "incident.updated", "incident.resolved", "incident.labelled", "incident.examined"
+]
 NodeKind = Literal["node.silent", "node.returned", "node.stuck", "node.unstuck"]
 DetectorKind = Literal["detector.learning", "detector.calibrated", "detector.warning"]
 ChangeKind = Literal["mean", "spread", "correlation", "tails", "asymmetry", "distribution"]

@@ -6,6 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from detector.aftermath import tables
 from detector.events import Event
 from detector.metrics import NODE_STATES
 from detector.picture import Picture
@@ -24,6 +25,8 @@ class Gauges:
         self._ticks = 0
         self._watching_since: float | None = None
         self._false: set[str] = set()
+        self._labelled: set[str] = set()
+        self._lost_cases = 0
 
     def baseline(self) -> None:
         """What the restored pipeline has counted in earlier lives is not counted again."""
@@ -33,6 +36,7 @@ class Gauges:
     async def load(self) -> None:
         store = self._daemon.recorder
         self._watching_since, self._false = await store.ask(store.store.false_alarms)
+        self._labelled = set(await store.ask(store.store.read, tables.labels))
 
     def event(self, event: Event) -> None:
         metrics = self._daemon.metrics
@@ -42,6 +46,7 @@ class Gauges:
         elif event.event == "detector.calibrated" and self._watching_since is None:
             self._watching_since = event.time
         elif event.event == "incident.labelled" and event.labels is not None and event.incident is not None:
+            self._labelled.add(event.incident)
             (self._false.add if event.labels.alarm == "false" else self._false.discard)(event.incident)
 
     def refresh(self) -> None:
@@ -52,6 +57,11 @@ class Gauges:
         metrics.set("state_up", 1 if daemon.recorder.failing is None else 0)
         if daemon.recorder.store.snapshot_time is not None:
             metrics.set("snapshot_timestamp_seconds", daemon.recorder.store.snapshot_time)
+        lost, self._lost_cases = (
+            daemon.recorder.store.lost_cases - self._lost_cases,
+            daemon.recorder.store.lost_cases,
+        )
+        metrics.count("aftermath_failures_total", lost, kind="", reason="dropped")
         for delivery in daemon.deliveries.values():
             metrics.set("outbox_records", len(delivery.outbox), sink=delivery.name)
         self._stream(daemon.worker.picture)
@@ -78,6 +88,7 @@ class Gauges:
             ("dictionary_coverage_ratio", picture.coverage),
             ("incidents_open", len(picture.open_incidents)),
             ("incidents_labelled_false", len(self._false)),
+            ("labelled_incidents", len(self._labelled)),
             ("false_incident_rate_promised", picture.promised_rate),
             ("false_incident_rate_observed", self._observed(picture)),
         ):

@@ -12,6 +12,8 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from connectors.base import REASONS as DECODING_REASONS
+from detector.aftermath.casefile import STAGES
+from detector.aftermath.kinds import KINDS as KINDS_OF_FINDINGS
 from detector.samples import REASONS as STREAM_REASONS
 from detector.schema import KINDS
 
@@ -81,6 +83,14 @@ TABLE = (
     gauge("incidents_labelled_false", "Incidents that people labelled false, over all restarts."),
     gauge("false_incident_rate_promised", "False incidents per second of the stream by calibration."),
     gauge("false_incident_rate_observed", "Incidents labelled false per second of the stream watched."),
+    # aftermath
+    counter("aftermath_cases_total", "Case files examined, by stage.", ("stage",)),
+    counter("findings_total", "Findings made from case files, by kind.", ("kind",)),
+    counter("aftermath_failures_total", "Examinations without result, by reason.", ("kind", "reason")),
+    histogram("aftermath_seconds", "Time of one examiner for one case file.", buckets=SLOW),
+    gauge("models", "Models that were learnt for findings, by kind.", ("kind",)),
+    gauge("labelled_incidents", "Incidents that people labelled, over all restarts."),
+    # readers
     gauge("event_clients", "Readers of the event stream."),
     counter("event_clients_dropped_total", "Readers of the event stream cut off for being slow."),
     # sinks
@@ -104,6 +114,7 @@ TABLE = (
     counter("http_refused_total", "Connections and requests turned away, by reason.", ("reason",)),
     gauge("build_info", "Version of the detector and of Python; always 1.", ("version", "python")),
 )  # fmt: skip
+FAILURES = ("error", "time", "model")  # of an examiner; damaged and dropped case files have no kind
 HTTP_REASONS = ("connections", "header_slow", "header_large", "request_slow", "token", "origin")
 
 
@@ -126,6 +137,13 @@ class Metrics:
             self.count("incidents_total", 0, severity=severity)
         for event in KINDS:
             self.count("events_total", 0, event=event)
+        for stage in STAGES:
+            self.count("aftermath_cases_total", 0, stage=stage)
+        for kind in KINDS_OF_FINDINGS:
+            self.count("findings_total", 0, kind=kind)
+            self.set("models", 0, kind=kind)
+            for reason in FAILURES:
+                self.count("aftermath_failures_total", 0, kind=kind, reason=reason)
         for reason in HTTP_REASONS:
             self.count("http_refused_total", 0, reason=reason)
         self.set("config_last_reload_successful", 1)

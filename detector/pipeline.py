@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from detector.aftermath.casefile import CaseFile
+from detector.aftermath.clerk import Clerk
 from detector.align import Aligner
 from detector.calibration import Report, calibrate
 from detector.engine import Engine
@@ -66,6 +68,8 @@ class Pipeline:
         self.report: Report | None = None
         self.incidents = Incidents(self.network.names, self.network.graph, settings.incidents)
         self.evidence = WindowEvidence(self)
+        self.clerk = Clerk(self.network.n_nodes)
+        self.cases: list[CaseFile] | None = None  # a list: case files are put there, to be taken away
         self.learnt_until: float | None = None  # time of the last sample learnt from
         self.newcomers: History | None = None  # samples of nodes that were not there to be learnt
         self.progress: Progress | None = None
@@ -292,6 +296,7 @@ class Pipeline:
         engine.silence(self.silent)
         engine.finish()
         events = self.incidents.step(self._judge(tick), self.evidence)
+        self.clerk.step(self, events, tick.end)
         self._act()
         if self.ticks % COVERAGE_EVERY == 0:
             events += self._look_at_coverage(tick)
@@ -363,18 +368,19 @@ class Pipeline:
 
     def accept(self, incident: str, time: float) -> list[Event]:
         """This is the new normal: the nodes' references begin anew after the onset."""
-        return self._command(self.incidents.accept(incident, time))
+        return self._command(self.incidents.accept(incident, time), time)
 
     def clear(self, incident: str, time: float) -> list[Event]:
         """It is over: references slide again."""
-        return self._command(self.incidents.clear(incident, time))
+        return self._command(self.incidents.clear(incident, time), time)
 
     def label(self, incident: str, time: float, **labels: Any) -> list[Event]:
         """What the operator knows: alarm true or false, type, nodes, note."""
-        return self._command(self.incidents.label(incident, time, **labels))
+        return self._command(self.incidents.label(incident, time, **labels), time)
 
-    def _command(self, events: list[Event]) -> list[Event]:
+    def _command(self, events: list[Event], time: float) -> list[Event]:
         if self.engine is not None:
+            self.clerk.end(self, events, time)
             self._act()
         return events
 

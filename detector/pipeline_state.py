@@ -48,6 +48,8 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
         "coverage": [pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low],
         "phase": pipeline.phase,
     }
+    cases, meta["cases"] = pipeline.clerk.state()
+    arrays |= _prefixed("cases", cases)
     if pipeline.history is not None:
         arrays |= _prefixed("history", pipeline.history.state())
     if pipeline.newcomers is not None and pipeline.preprocess is not None:
@@ -115,6 +117,7 @@ def put_back(
         pipeline._adopt(Network.of(pipeline.names, _links(arrays, rows, len(old))))
     pipeline.engine = _engine(pipeline, arrays, meta, rows)
     pipeline.incidents.restore(meta["incidents"])
+    pipeline.clerk.restore(_part("cases", arrays), meta.get("cases", ()), rows, pipeline.incidents.open)
     for v in pipeline.incidents.held:
         pipeline.engine.hold([v])
     return pipeline

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from detector.aftermath.casefile import CaseFile
+from detector.aftermath.tables import Key
 from detector.database import StateDamaged, StateError, StateUnavailable
 from detector.events import Event
 from detector.journal import Entry
@@ -25,6 +27,7 @@ from detector.state import Bundle, Snapshot, Store
 
 log = logging.getLogger("detector.state")
 RETRY_S = 1.0
+MAX_CASES = 100  # case files kept in memory while the disk refuses
 BACKLOG = 4  # times commit_samples gathered while a commit is under way, before the pipeline waits
 
 Result = TypeVar("Result")
@@ -46,6 +49,7 @@ class Recorder:
         self.failing: str | None = None  # why the disk refuses
         self.sinks: tuple[str, ...] = ()
         self.needs_snapshot = False
+        self.filed: Callable[[], None] | None = None  # hears of case files that are durable
         self._latest = time.monotonic()  # snapshot, or start
         self._told, self._committed = told, committed
         self._bundle = Bundle()
@@ -61,11 +65,16 @@ class Recorder:
         """Use the store, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, question, *arguments)
 
+    def ask_from_thread(self, question: Callable[..., Result], *arguments: Any) -> Result:
+        """The same for other threads, which wait for the answer."""
+        return self._thread.submit(question, *arguments).result()
+
     # ---------------------------------------------------------------------------------- gathering
 
     async def add(
-        self, entries: Sequence[Entry], events: Sequence[Event], snapshot: Snapshot | None
-    ) -> list[Event]:
+        self, entries: Sequence[Entry], events: Sequence[Event], snapshot: Snapshot | None,
+        cases: Sequence[CaseFile] = (), examined: Sequence[Key] = (),
+    ) -> list[Event]:  # fmt: skip
         """Take what one turn of the pipeline gave; the events that are new."""
         fresh = await self._fresh(events)
         bundle = self._bundle
@@ -78,13 +87,21 @@ class Recorder:
         bundle.entries.extend(entries)
         bundle.records.extend(Record.of(event) for event in fresh)
         self._known.update(event.id for event in fresh)
+        bundle.cases.extend(cases)
+        bundle.examined.extend(examined)
         if snapshot is not None:
             bundle.snapshot = dataclasses.replace(snapshot, positions=dict(self.positions))
             self.needs_snapshot = False
             if bundle.gap:
                 bundle.entries.clear()
         self._shed()
-        if fresh or snapshot is not None or bundle.samples >= self.settings.commit_samples:
+        if (
+            fresh
+            or cases
+            or examined
+            or snapshot is not None
+            or bundle.samples >= self.settings.commit_samples
+        ):
             self._due.set()
         behind = bundle.samples >= BACKLOG * self.settings.commit_samples
         if (behind or snapshot is not None) and self.failing is None:
@@ -105,6 +122,10 @@ class Recorder:
     def _shed(self) -> None:
         """While the disk refuses, memory stays bounded: give up the journal, a snapshot will stand for it."""
         bundle = self._bundle
+        if len(bundle.cases) > MAX_CASES:
+            lost = len(bundle.cases) - MAX_CASES
+            del bundle.cases[:lost]
+            self.metrics.count("aftermath_failures_total", lost, kind="", reason="dropped")
         if self.failing is not None and bundle.snapshot is None and bundle.size > self.settings.journal_max:
             bundle.entries.clear()
             bundle.gap = True
@@ -162,7 +183,7 @@ class Recorder:
             if bundle.gap and bundle.snapshot is None:
                 # What is in memory does not connect to what is on disk: wait for the pipeline's snapshot.
                 return await self._probe(bundle, known, heard)
-            if not (bundle.entries or bundle.records or bundle.delivered or bundle.snapshot):
+            if bundle.empty:
                 return await self._probe(bundle, known, heard) if self.failing else True
             # Taken now: later batches must not be acknowledged by this commit.
             positions = {entry.source: entry.position for entry in bundle.entries if entry.source is not None}
@@ -177,6 +198,8 @@ class Recorder:
             self._succeeded(bundle, time.monotonic() - begun)
             self._told(bundle.records[heard:])
             self._committed(positions)
+            if bundle.cases and self.filed is not None:
+                self.filed()
             return True
 
     async def _probe(self, bundle: Bundle, known: set[str], heard: int) -> bool:
@@ -225,6 +248,8 @@ class Recorder:
             self.sinks,
             bundle.delivered + newer.delivered,
             newer.snapshot if newer.snapshot or newer.entries else bundle.snapshot,
+            bundle.cases + newer.cases,
+            bundle.examined + newer.examined,
             bundle.gap or newer.gap,
         )
         if bundle.snapshot is not None and self._bundle.snapshot is None:

@@ -96,6 +96,7 @@ def latest(connection: sqlite3.Connection, limit: int, before: int | None = None
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM record WHERE number IN "
         "(SELECT max(number) FROM record WHERE incident IS NOT NULL AND event LIKE 'incident.%' "
+        "AND event <> 'incident.examined' "
         "GROUP BY incident) AND number < ? ORDER BY number DESC LIMIT ?",
         (before or 2**62, limit),
     )

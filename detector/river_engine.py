@@ -137,6 +137,10 @@ class RiverEngine:
     def times(self, v: int) -> NDArray[np.float64]:
         return np.asarray(self.stamps[v, self._order(v)][-self.settings.windows.tests[-1] :])
 
+    def time_of_latest(self, nodes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
+        slot = (self.count[nodes] - k) % self.stamps.shape[1]
+        return np.where(self.count[nodes] >= k, self.stamps[nodes, slot], np.nan)
+
     def log_ratio(self, v: int) -> NDArray[np.float64]:
         """No ratio is known: the alarm is dated to where it came."""
         n = len(self.times(v))

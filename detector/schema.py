@@ -31,7 +31,7 @@ EARLIEST = "lower end of the 95 % interval of the onset; null if it may lie befo
 FIELDS: dict[str, dict[str, str]] = {
     "Event": {
         "id": "stable id of this record, the same after a replay or a restart: use it to drop repeats. "
-        "For incidents it is the incident's id, a dash and the sequence number",
+        "For incidents it is the incident's id, a dash and the sequence number; for findings, kind and stage",
         "version": "version of this schema",
         "event": "kind of record",
         "time": "time of the tick in the stream's own time: unix seconds, or a plain number",
@@ -40,7 +40,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "severity": "largest level reached; it never falls within an incident",
         "severity_now": "level by the latest verdict; null: no verdict",
         "incident": "id of the incident; in an event of a node, the open incident it belongs to",
-        "sequence": "number of this record within its incident, from 1, without gaps",
+        "sequence": "number of this record within its incident, from 1, without gaps; null in a finding",
         "opened": "time at which the incident was opened",
         "onset": "estimated begin of the change, pooled over the nodes",
         "onset_iso": "the same in ISO 8601, UTC",
@@ -59,7 +59,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "`operator`",
         "labels": "what people said about the incident",
         "source": "the method that named the nodes",
-        "details": "further numbers of the `detector.*` kinds",
+        "details": "further numbers of the `detector.*` kinds; of a finding its `kind`, the `stage` of the "
+        "case file (`early` or `settled`) and what was found",
     },
     "NodeRecord": {
         "name": "name of the node",

@@ -6,6 +6,7 @@ windows      reference and test windows        here
 estimator    features, graph coupling, solver  here
 alarm        budget, learning, levels          here
 incidents    life cycle of incidents           detector/verdict.py (IncidentSettings)
+aftermath    when case files are taken         detector/aftermath/settings.py (CaseSettings)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from connectors.units import parse_duration
+from detector.aftermath.settings import CaseSettings
 from detector.quiet import PreprocessSettings
 from detector.ticks import AlignSettings
 from detector.verdict import IncidentSettings
@@ -182,6 +184,7 @@ class Settings:
     estimator: EstimatorSettings = field(default_factory=EstimatorSettings)
     alarm: AlarmSettings = field(default_factory=AlarmSettings)
     incidents: IncidentSettings = field(default_factory=IncidentSettings)
+    aftermath: CaseSettings = field(default_factory=CaseSettings)
 
     def __post_init__(self) -> None:
         need = 2 * (self.windows.reference + self.windows.tests[-1])

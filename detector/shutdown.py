@@ -17,6 +17,7 @@ ONCE_S = 30.0  # the same with --once, where the sinks are to take the last reco
 DRAIN_S = 4.0
 SINKS_S, SINKS_ONCE_S = 2.0, 20.0
 SNAPSHOT_S = 5.0
+EXAMINE_S = 15.0  # with --once: otherwise what is left is examined after the next start
 
 
 async def stop(daemon: Daemon) -> None:
@@ -34,6 +35,9 @@ async def stop(daemon: Daemon) -> None:
     if daemon.work_task is not None:
         await _drain(daemon, daemon.work_task, left(DRAIN_S))
         await _save(daemon, daemon.work_task)
+        if daemon.once and daemon.failure is None:
+            await _unless_hurried(daemon, asyncio.wait_for(daemon.desk.idle(), left(EXAMINE_S)))
+            await daemon.recorder.commit()
     await asyncio.gather(*(reader.close(left(2.0)) for reader in readers))
     if not daemon.signals.now.is_set() and daemon.failure is None:
         patience = left(SINKS_ONCE_S if daemon.once else SINKS_S)

@@ -2,6 +2,7 @@
 
     journal    what was accepted since the last snapshot but one, each entry with its source's position
     snapshot   the whole pipeline after a journal entry; the previous one is kept
+    case_file  what was known of an incident when it was examined, or is still to be; `model` what was learnt
     record     what was said (events), with `label` for what people said back; `outbox` what is still to send
 
 Used from one thread at a time. Blocking: the daemon calls it from a thread of its own.
@@ -11,13 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from detector import records
+from detector.aftermath import tables
+from detector.aftermath.casefile import CaseFile
+from detector.aftermath.tables import Key
 from detector.database import (
     FILE,
     Lock,
@@ -40,6 +45,7 @@ __all__ = [
     "export", "inspect",
 ]  # fmt: skip
 
+Result = TypeVar("Result")
 GENERATIONS = 2  # snapshots kept, each with the journal after it
 
 
@@ -52,7 +58,15 @@ class Bundle:
     sinks: tuple[str, ...] = ()  # the records are addressed to these
     delivered: list[tuple[str, str]] = field(default_factory=list)  # (sink, record id) to forget
     snapshot: Snapshot | None = None  # after all entries
+    cases: list[CaseFile] = field(default_factory=list)
+    examined: list[Key] = field(default_factory=list)
     gap: bool = False  # entries before these were given up: the snapshot stands for them
+
+    @property
+    def empty(self) -> bool:
+        return not (
+            self.entries or self.records or self.delivered or self.snapshot or self.cases or self.examined
+        )
 
     @property
     def samples(self) -> int:
@@ -66,8 +80,10 @@ class Bundle:
 class Store:
     """The database of one state folder, locked for us."""
 
-    def __init__(self, folder: Path, history: int = 10_000) -> None:
+    def __init__(self, folder: Path, history: int = 10_000, keep_cases: int = 1000) -> None:
         self.folder, self.path, self.history = folder, folder / FILE, history
+        self.keep_cases = keep_cases
+        self.lost_cases = 0  # dropped before anybody examined them
         self.damages: list[str] = []  # what was found damaged, in words, for log and counter
         self.journal_size = 0  # bytes since the last snapshot
         self.snapshot_time: float | None = None
@@ -187,6 +203,8 @@ class Store:
                 size += len(entry.body)
             records.insert(self._connection, bundle.records, bundle.sinks)
             records.delivered(self._connection, bundle.delivered)
+            tables.insert_cases(self._connection, bundle.cases)
+            tables.mark_examined(self._connection, bundle.examined)
             if bundle.snapshot is not None:
                 self.snapshot_size = write_snapshot(self._connection, seq, bundle.snapshot)
                 self._prune()
@@ -202,6 +220,7 @@ class Store:
         # With a single snapshot there is nothing older to fall back to, and the journal before it is useless.
         self._connection.execute("DELETE FROM journal WHERE seq <= ?", (oldest,))
         records.prune(self._connection, self.history)
+        self.lost_cases += tables.prune_cases(self._connection, self.keep_cases)
 
     def delivered(self, done: Sequence[tuple[str, str]]) -> None:
         with self._transaction():
@@ -268,6 +287,16 @@ class Store:
         with translated(self.path):
             begun = records.first_time(self._connection, "detector.calibrated")
             return begun, records.labelled_false(self._connection)
+
+    def read(self, question: Callable[..., Result], *arguments: Any) -> Result:
+        """Put a question of another table's module, which takes the connection first."""
+        with translated(self.path):
+            return question(self._connection, *arguments)
+
+    def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        """The same for a change, in a transaction of its own."""
+        with self._transaction():
+            return change(self._connection, *arguments)
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from detector.aftermath.casefile import CaseFile
 from detector.events import Event
 from detector.intake import Arrival
 from detector.journal import (
@@ -61,6 +62,7 @@ class Outcome:
 
     entries: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    cases: list[CaseFile] = field(default_factory=list)
     seconds: float = 0.0
     done: int = 0  # arrivals worked on; fewer than given if interrupted
 
@@ -126,6 +128,7 @@ class Worker:
             self._beat()
             if self.stopping:
                 raise Interrupted("replay of the journal")
+        self._pipeline.cases = []  # those of the journal were stored with it
         self._look()
         return events, count
 
@@ -158,6 +161,7 @@ class Worker:
             at = outcome.done = end
             self.stage = None
             self._beat()
+        outcome.cases = self._cases()
         outcome.seconds = time.monotonic() - begun
         if outcome.done:
             self._look()
@@ -169,7 +173,7 @@ class Worker:
         arguments = {**arguments, "time": time.time() if now is None else now}
         events = self._command(name, arguments)
         self._look()
-        return Outcome([command_entry(name, arguments)], events)
+        return Outcome([command_entry(name, arguments)], events, self._cases())
 
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
         if name not in COMMANDS:
@@ -181,7 +185,12 @@ class Worker:
         """The stream has ended."""
         events = self._pipeline.flush()
         self._look()
-        return Outcome([Entry("flush")], events)
+        return Outcome([Entry("flush")], events, self._cases())
+
+    def _cases(self) -> list[CaseFile]:
+        """Take away the case files that the pipeline has put down."""
+        found, self._pipeline.cases = self._pipeline.cases or [], []
+        return found
 
     def snapshot(self) -> Outcome:
         """The whole state; the pipeline rebuilds its sums, and the journal says so."""
@@ -195,6 +204,7 @@ class Worker:
         arrays, meta = self._pipeline.state()
         changed = plan.restored(Snapshot(arrays, meta))
         self.plan = plan
+        changed.cases = self._cases()
         self._adopt(changed)
 
     def node_view(self, name: str) -> dict[str, Any]:

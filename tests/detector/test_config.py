@@ -39,8 +39,9 @@ def test_a_good_file_loads(path: Path) -> None:
     config = Config.load(path)
     assert config.path == path
     assert config.settings() == Settings(
-        config.align, config.preprocess, config.windows, config.estimator, config.alarm, config.incidents
-    )
+        config.align, config.preprocess, config.windows, config.estimator, config.alarm, config.incidents,
+        config.aftermath.cases,
+    )  # fmt: skip
 
 
 def test_the_embedded_default_is_the_map_of_the_house() -> None:

@@ -237,15 +237,15 @@ def test_older_versions_are_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyP
     store = Store(tmp_path)
     store.commit(Bundle(entries=[entry(1)]))
     store.close()
-    monkeypatch.setattr(database, "VERSION", 3)
-    monkeypatch.setattr(
-        database, "MIGRATIONS", {1: "CREATE TABLE one (x);", 2: "ALTER TABLE one RENAME TO two;"}
-    )
+    now = database.VERSION
+    steps = {now: "CREATE TABLE one (x);", now + 1: "ALTER TABLE one RENAME TO two;"}
+    monkeypatch.setattr(database, "VERSION", now + 2)
+    monkeypatch.setattr(database, "MIGRATIONS", steps)
     store = Store(tmp_path)
     assert entries(store, 0) == [entry(1)]
     store.close()
     with sqlite3.connect(tmp_path / FILE) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == 3
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == now + 2
         assert connection.execute("SELECT count(*) FROM two").fetchone()[0] == 0
 
 

@@ -1,0 +1,41 @@
+"""What people can have done with a kind of finding: train, show, enrol, forget and the like.
+
+An action is a function of the shelf and of arguments, which are a struct: the same struct checks what comes
+over HTTP, describes it in OpenAPI and makes the options of the command line. ``bytes`` travel as base64; on
+the command line they are files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from detector.aftermath.shelf import Shelf
+
+
+class ActionError(ValueError):
+    """The action makes no sense as asked: unknown name, too few labels, a file that cannot be read."""
+
+
+class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Base of all arguments, and those of an action that needs none."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """``run`` may take long; it runs in the desk's thread, or in the command itself if there is no daemon."""
+
+    help: str  # one sentence
+    run: Callable[[Shelf, Any], dict[str, Any]]  # the result is JSON-ready, but may hold bytes
+    arguments: type[Arguments] = Arguments
+
+
+def parse(action: Action, body: bytes) -> Arguments:
+    """The arguments from JSON; ActionError says what is wrong with them."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=action.arguments)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise ActionError(str(error)) from None

@@ -1,0 +1,206 @@
+"""The desk: examines case files one after the other, tells what was found, and does what people ask for.
+
+The database is its queue: a case file is committed with the samples that led to it, and marked as examined
+with the findings it led to. A crash between the two examines it again; the ids of findings are the same, so
+nothing is said twice. Detection never waits for the desk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from detector.aftermath import tables
+from detector.aftermath.actions import Action, Arguments
+from detector.aftermath.casefile import CaseFile
+from detector.aftermath.examiner import Examiner, Finding, finding_event
+from detector.aftermath.hand import Hand, Overloaded
+from detector.aftermath.kinds import KINDS, build_examiner
+from detector.aftermath.packing import Unreadable
+from detector.aftermath.settings import AftermathSettings
+from detector.aftermath.shelf import Shelf
+from detector.aftermath.tables import Key
+from detector.database import StateError
+from detector.events import Event
+from detector.metrics import Metrics
+from detector.recorder import Recorder
+
+log = logging.getLogger("detector.aftermath")
+MAX_ASKED = 20  # actions that may wait
+RETRY_S = 5.0  # after the store or the thread refused
+
+Publish = Callable[[Sequence[Event], Key], Awaitable[None]]
+
+
+@dataclass
+class Asked:
+    """An action that somebody waits for."""
+
+    kind: str
+    action: Action
+    arguments: Arguments
+    done: asyncio.Future[dict[str, Any]]
+
+
+class Busy(Exception):
+    """Too many actions wait already."""
+
+
+class Desk:
+    """``publish`` takes the records of a case file that was examined."""
+
+    def __init__(
+        self, recorder: Recorder, metrics: Metrics, settings: AftermathSettings, publish: Publish
+    ) -> None:
+        self.settings = settings
+        self.examiners: dict[str, Examiner | None] = {}
+        self.models: dict[str, int] = {}  # by kind
+        self._recorder, self._metrics, self._publish = recorder, metrics, publish
+        self._shelf = Shelf(recorder.store, recorder.ask_from_thread)
+        self._hand = Hand()
+        self._asked: list[Asked] = []
+        self._done: set[Key] = set()  # examined, while the store may not know it yet
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    # ------------------------------------------------------------------------------- from outside
+
+    def wake(self) -> None:
+        """There may be new case files."""
+        self._idle.clear()
+        self._wake.set()
+
+    async def idle(self) -> None:
+        """Waits until nothing is left to examine."""
+        await self._idle.wait()
+
+    async def act(self, kind: str, action: Action, arguments: Arguments) -> dict[str, Any]:
+        """Have an action done, in its turn; what it gave, or its error."""
+        if len(self._asked) >= MAX_ASKED:
+            raise Busy("too many actions wait already")
+        done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked.append(Asked(kind, action, arguments, done))
+        self.wake()
+        return await done
+
+    def adopt(self, settings: AftermathSettings) -> None:
+        """After a reload."""
+        if settings != self.settings:
+            self.settings = settings
+            self.examiners.clear()
+            self.wake()
+
+    # -------------------------------------------------------------------------------- the task
+
+    async def run(self) -> None:
+        """Until cancelled. Nothing that goes wrong here is worth more than a count and a line in the log."""
+        await self._recount()
+        while True:
+            try:
+                while await self._turn():
+                    pass
+            except (StateError, Overloaded) as error:
+                log.warning("nothing can be examined now: %s", error, extra={"repeat": "aftermath"})
+                await asyncio.sleep(RETRY_S)
+                continue
+            if not self._wake.is_set():
+                self._idle.set()
+            await self._wake.wait()
+            self._wake.clear()
+
+    async def _turn(self) -> bool:
+        """One action or one case file; False if there is nothing to do."""
+        self._wake.clear()
+        await self._build()
+        if self._asked:
+            await self._act(self._asked.pop(0))
+            return True
+        waiting = await self._recorder.ask(self._recorder.store.read, tables.waiting)
+        self._done &= set(waiting)
+        left = [key for key in waiting if key not in self._done]
+        if not left:
+            return False
+        await self._examine(left[0])
+        return len(left) > 1 or bool(self._asked)
+
+    async def _build(self) -> None:
+        """Who examines, where that is not known."""
+        for kind in KINDS:
+            if kind not in self.examiners:
+                try:
+                    built = await self._hand.run(None, build_examiner, kind, self.settings, self._shelf)
+                except (StateError, Overloaded):
+                    raise
+                except Exception as error:
+                    self._failed(kind, "model", f"{kind} cannot examine: {error}", error)
+                    built = None
+                self.examiners[kind] = built
+
+    async def _examine(self, key: Key) -> None:
+        incident, stage = key
+        events: list[Event] = []
+        wanted = [one for one in self.examiners.values() if one is not None and stage in one.stages]
+        if wanted:
+            try:
+                case = await self._recorder.ask(self._recorder.store.read, tables.read_case, incident, stage)
+            except Unreadable as error:
+                self._failed("", "damaged", str(error))
+                case = None
+            for examiner in wanted if case is not None else ():
+                finding = await self._ask(examiner, case)
+                if finding is not None:
+                    events.append(finding_event(case, finding))
+                    self._metrics.count("findings_total", kind=finding.kind)
+        self._done.add(key)
+        self._metrics.count("aftermath_cases_total", stage=stage)
+        await self._publish(events, key)
+
+    async def _ask(self, examiner: Examiner, case: CaseFile) -> Finding | None:
+        begun = time.monotonic()
+        where = f"{examiner.kind} of {case.incident}, {case.stage}"
+        try:
+            return await self._hand.run(self.settings.time_limit, examiner.examine, case)
+        except Overloaded:
+            raise
+        except TimeoutError:
+            self._failed(examiner.kind, "time", f"{where}: given up after {self.settings.time_limit:g} s")
+        except Exception as error:
+            self._failed(examiner.kind, "error", f"{where}: {type(error).__name__}: {error}", error)
+        finally:
+            self._metrics.observe("aftermath_seconds", time.monotonic() - begun)
+        return None
+
+    async def _act(self, asked: Asked) -> None:
+        if asked.done.done():  # nobody waits for it any more
+            return
+        try:
+            result = await self._hand.run(None, asked.action.run, self._shelf, asked.arguments)
+        except asyncio.CancelledError:
+            asked.done.cancel()
+            raise
+        except Exception as error:
+            if not isinstance(error, (ValueError, StateError)):
+                self._failed(asked.kind, "error", f"{asked.kind}: {type(error).__name__}: {error}", error)
+            if not asked.done.done():
+                asked.done.set_exception(error)
+        else:
+            if not asked.done.done():
+                asked.done.set_result(result)
+        self.examiners.pop(asked.kind, None)  # it may have learnt something
+        await self._recount()
+
+    async def _recount(self) -> None:
+        try:
+            self.models = await self._recorder.ask(self._recorder.store.read, tables.count_models)
+        except StateError:
+            return
+        for kind in KINDS:
+            self._metrics.set("models", self.models.get(kind, 0), kind=kind)
+
+    def _failed(self, kind: str, reason: str, text: str, error: BaseException | None = None) -> None:
+        self._metrics.count("aftermath_failures_total", kind=kind, reason=reason)
+        log.error("%s", text, exc_info=error, extra={"repeat": f"aftermath {kind} {reason}"})

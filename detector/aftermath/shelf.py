@@ -1,0 +1,73 @@
+"""The store as examiners and actions see it: labelled cases and models, from any thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import NDArray
+
+from detector.aftermath import tables
+from detector.aftermath.casefile import STAGES, CaseFile, Stage
+from detector.aftermath.packing import Unreadable
+from detector.aftermath.tables import Model
+from detector.events import Labels
+
+if TYPE_CHECKING:
+    from detector.state import Store
+
+Result = TypeVar("Result")
+
+
+def _directly(question: Callable[..., Result], *arguments: Any) -> Result:
+    return question(*arguments)
+
+
+class Shelf:
+    """``ask`` carries each question to the thread that may use the store; without it, it is this one."""
+
+    def __init__(self, store: Store, ask: Callable[..., Any] = _directly) -> None:
+        self._store, self._ask = store, ask
+
+    def labelled_cases(self, stage: Stage | None = None) -> Iterator[tuple[CaseFile, Labels]]:
+        """Case files of incidents that people labelled, one at a time; damaged ones are left out."""
+        said: dict[str, Labels] = self._ask(self._store.read, tables.labels)
+        for incident, labels in said.items():
+            for wanted in STAGES if stage is None else (stage,):
+                if (case := self.case(incident, wanted)) is not None:
+                    yield case, labels
+
+    def cases(self, stage: Stage) -> Iterator[CaseFile]:
+        """All case files of a stage, labelled or not, oldest first."""
+        for incident, kept in self._ask(self._store.read, tables.case_keys):
+            if kept == stage and (case := self.case(incident, stage)) is not None:
+                yield case
+
+    def case(self, incident: str, stage: Stage) -> CaseFile | None:
+        try:
+            found: CaseFile | None = self._ask(self._store.read, tables.read_case, incident, stage)
+        except Unreadable:
+            return None
+        return found
+
+    def models(self, kind: str) -> list[Model]:
+        """The newest version of each model of a kind, by name."""
+        found: list[Model] = self._ask(self._store.read, tables.read_models, kind)
+        return found
+
+    def model(self, kind: str, name: str) -> Model | None:
+        return next((model for model in self.models(kind) if model.name == name), None)
+
+    def save_model(
+        self, kind: str, name: str, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None
+    ) -> int:
+        """Keep a model under the next version number, which is returned."""
+        version: int = self._ask(
+            self._store.write, tables.write_model, kind, name, time.time(), meta, arrays or {}
+        )
+        return version
+
+    def forget_model(self, kind: str, name: str) -> bool:
+        gone: bool = self._ask(self._store.write, tables.forget_model, kind, name)
+        return gone

@@ -1,0 +1,152 @@
+"""Case files and models in the database; rows that do not match their checksum count as not there."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from detector.aftermath.casefile import CaseFile, Stage, decode, encode
+from detector.aftermath.packing import Unreadable, pack, unpack
+from detector.events import Labels
+
+Key = tuple[str, Stage]
+VERSIONS = 3  # of one model that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Something learnt, by the kind of finding that uses it: JSON and arrays, numbered from 1 on."""
+
+    kind: str
+    name: str
+    version: int
+    created: float  # unix seconds
+    meta: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------------- case files
+
+
+def insert_cases(connection: sqlite3.Connection, cases: Iterable[CaseFile]) -> None:
+    """Store new ones; what is there already stays as it is."""
+    for case in cases:
+        meta, body = encode(case)
+        connection.execute(
+            "INSERT OR IGNORE INTO case_file (incident, stage, time, crc, meta, body) VALUES (?,?,?,?,?,?)",
+            (case.incident, case.stage, case.time, _checksum(meta, body, *case.key), meta, body),
+        )
+
+
+def mark_examined(connection: sqlite3.Connection, keys: Iterable[Key]) -> None:
+    connection.executemany("UPDATE case_file SET examined = 1 WHERE incident = ? AND stage = ?", list(keys))
+
+
+def waiting(connection: sqlite3.Connection) -> list[Key]:
+    """Those that nobody has examined, oldest first."""
+    return connection.execute(
+        "SELECT incident, stage FROM case_file WHERE examined = 0 ORDER BY number"
+    ).fetchall()
+
+
+def read_case(connection: sqlite3.Connection, incident: str, stage: Stage) -> CaseFile | None:
+    """None: there is none. `Unreadable` if its bytes are not what was written."""
+    row = connection.execute(
+        "SELECT crc, meta, body FROM case_file WHERE incident = ? AND stage = ?", (incident, stage)
+    ).fetchone()
+    if row is None:
+        return None
+    if _checksum(row[1], row[2], incident, stage) != row[0]:
+        raise Unreadable(f"case file {incident} {stage} does not match its checksum")
+    return decode(row[1], row[2])
+
+
+def case_keys(connection: sqlite3.Connection) -> list[Key]:
+    """All, oldest first."""
+    return connection.execute("SELECT incident, stage FROM case_file ORDER BY number").fetchall()
+
+
+def prune_cases(connection: sqlite3.Connection, keep: int) -> int:
+    """Forget the oldest beyond `keep`, but none of a labelled incident; how many nobody had examined."""
+    condition = (
+        "incident NOT IN (SELECT incident FROM label) AND number <= (SELECT number FROM case_file "
+        "WHERE incident NOT IN (SELECT incident FROM label) ORDER BY number DESC LIMIT 1 OFFSET ?)"
+    )
+    lost: int = connection.execute(
+        f"SELECT count(*) FROM case_file WHERE examined = 0 AND {condition}", (keep,)
+    ).fetchone()[0]
+    connection.execute(f"DELETE FROM case_file WHERE {condition}", (keep,))
+    return lost
+
+
+def labels(connection: sqlite3.Connection) -> dict[str, Labels]:
+    """What people said last about each labelled incident, the first labelled first."""
+    found: dict[str, Labels] = {}
+    for incident, body in connection.execute("SELECT incident, body FROM label ORDER BY number"):
+        try:
+            said = msgspec.convert(msgspec.json.decode(body)["labels"], Labels)
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            continue
+        found[incident] = said
+    return found
+
+
+# ----------------------------------------------------------------------------------------- models
+
+
+def read_models(connection: sqlite3.Connection, kind: str) -> list[Model]:
+    """The newest sound version of each model of a kind, by name."""
+    found: dict[str, Model] = {}
+    for row in connection.execute(
+        "SELECT kind, name, version, created, crc, meta, body FROM model WHERE kind = ? "
+        "ORDER BY name, version", (kind,),
+    ):  # fmt: skip
+        kind, name, version, created, crc, meta, body = row
+        if _checksum(meta, body, kind, name, version) != crc:
+            continue
+        try:
+            found[name] = Model(kind, name, version, created, msgspec.json.decode(meta), unpack(body))
+        except (msgspec.MsgspecError, Unreadable):
+            continue
+    return list(found.values())
+
+
+def write_model(connection: sqlite3.Connection, kind: str, name: str, created: float,
+                meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> int:  # fmt: skip
+    """Store the next version; its number. Old ones beyond `VERSIONS` are forgotten."""
+    version: int = (
+        1
+        + connection.execute(
+            "SELECT ifnull(max(version), 0) FROM model WHERE kind = ? AND name = ?", (kind, name)
+        ).fetchone()[0]
+    )
+    text, body = msgspec.json.encode(meta), pack(arrays)
+    connection.execute(
+        "INSERT INTO model (kind, name, version, created, crc, meta, body) VALUES (?,?,?,?,?,?,?)",
+        (kind, name, version, created, _checksum(text, body, kind, name, version), text, body),
+    )
+    connection.execute(
+        "DELETE FROM model WHERE kind = ? AND name = ? AND version <= ?", (kind, name, version - VERSIONS)
+    )
+    return version
+
+
+def forget_model(connection: sqlite3.Connection, kind: str, name: str) -> bool:
+    """All versions of it; False if there was none."""
+    gone = connection.execute("DELETE FROM model WHERE kind = ? AND name = ?", (kind, name)).rowcount
+    return gone > 0
+
+
+def count_models(connection: sqlite3.Connection) -> dict[str, int]:
+    """Models by kind."""
+    return dict(connection.execute("SELECT kind, count(DISTINCT name) FROM model GROUP BY kind").fetchall())
+
+
+def _checksum(meta: bytes, body: bytes, *head: str | int) -> int:
+    return zlib.crc32(body, zlib.crc32(meta, zlib.crc32(msgspec.json.encode(head))))

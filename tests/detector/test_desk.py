@@ -1,0 +1,249 @@
+"""The desk: every case file is examined once, whoever fails, hangs or is killed on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detector.aftermath import tables
+from detector.aftermath.actions import Action, ActionError, Arguments, parse
+from detector.aftermath.casefile import CaseFile
+from detector.aftermath.desk import Desk
+from detector.aftermath.examiner import Finding
+from detector.aftermath.kinds import KINDS, find_action
+from detector.aftermath.settings import AftermathSettings
+from detector.events import Event
+from detector.metrics import Metrics
+from detector.recorder import Recorder
+from detector.service_settings import StateSettings
+from detector.state import Bundle, Store
+from tests.detector.test_aftermath_store import case
+
+
+class Says:
+    """Examines the early files of the tests."""
+
+    stages = frozenset({"early"})
+
+    def __init__(self, kind: str, what: Callable[[CaseFile], Finding | None]) -> None:
+        self.kind, self.examine = kind, what
+
+
+class Rig:
+    """A desk over a real store; what it says is in `events`."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **kinds: Any) -> None:
+        self.folder, self.events = folder, list[Event]()
+        self.metrics = Metrics()
+        for name in list(KINDS):
+            monkeypatch.delitem(KINDS, name)
+        for name, what in kinds.items():
+            module = types.ModuleType(f"kind_{name}")
+            given = what if isinstance(what, dict) else {"examine": what}
+
+            def examiner(settings: Any, shelf: Any, name: str = name, given: Any = given) -> Any:
+                if "build" in given:
+                    return given["build"](shelf)
+                return Says(name, given["examine"])
+
+            vars(module).update(examiner=examiner, ACTIONS=given.get("actions", {}))
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+            monkeypatch.setitem(KINDS, name, module.__name__)
+
+    def run(self, *cases: CaseFile, then: Callable[[Desk], Any] | None = None, limit: float = 5.0) -> Any:
+        """A life of the desk: takes the cases, works until idle, does ``then``, and ends."""
+
+        async def life() -> Any:
+            store = Store(self.folder)
+            store.commit(Bundle(cases=list(cases)))
+            recorder = Recorder(store, StateSettings(), self.metrics, lambda records: None, lambda _: None)
+
+            async def publish(events: Any, key: Any) -> None:
+                self.events += await recorder.add([], events, None, examined=[key])
+
+            desk = Desk(recorder, self.metrics, AftermathSettings(time_limit=limit), publish)
+            recorder.filed = desk.wake
+            task = asyncio.create_task(desk.run())
+            try:
+                async with asyncio.timeout(20):
+                    await desk.idle()
+                    result = None if then is None else await then(desk)
+                    await desk.idle()
+                await recorder.commit()
+                self.waiting = await recorder.ask(store.read, tables.waiting)
+                return result
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                recorder.close()
+
+        return asyncio.run(life())
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"detector_{name}", labels) or 0.0
+
+
+def size(case: CaseFile) -> Finding:
+    return Finding("size", f"{len(case.members)} nodes", {"nodes": list(case.members)})
+
+
+def test_a_finding_becomes_a_record(tmp_path, monkeypatch) -> None:
+    """Its id is made from incident, kind and stage; other stages are only marked."""
+    rig = Rig(tmp_path, monkeypatch, size=size)
+    rig.run(case("i1"), case("i1", "settled"), case("i2"))
+    first = rig.events[0]
+
+    assert [event.id for event in rig.events] == ["i1-size-early", "i2-size-early"]
+    assert (first.event, first.incident, first.time, first.summary) == (
+        "incident.examined",
+        "i1",
+        1e9,
+        "2 nodes",
+    )
+    assert first.details == {"kind": "size", "stage": "early", "nodes": ["a", "b"]}
+    assert rig.waiting == []
+    assert rig.count("findings_total", kind="size") == 2
+    assert rig.count("aftermath_cases_total", stage="early") == 2
+    assert rig.count("aftermath_cases_total", stage="settled") == 1
+
+
+def test_a_second_life_says_nothing_twice(tmp_path, monkeypatch) -> None:
+    """A case file whose finding is stored, but not the mark, is examined again and gives no second record."""
+    rig = Rig(tmp_path, monkeypatch, size=size)
+    rig.run(case("i1"))
+    store = Store(tmp_path)
+    store.write(lambda connection: connection.execute("UPDATE case_file SET examined = 0"))
+    store.close()
+    rig.run()
+
+    assert [event.id for event in rig.events] == ["i1-size-early"]
+    assert rig.waiting == []
+    assert rig.count("findings_total", kind="size") == 2
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -> None:
+    """An exception is counted, and the next examiner and the next case take their turn."""
+
+    def fails(case: CaseFile) -> Finding:
+        raise ZeroDivisionError("of the test")
+
+    rig = Rig(tmp_path, monkeypatch, fails=fails, size=size, silent=lambda case: None)
+    rig.run(case("i1"), case("i2"))
+
+    assert [event.id for event in rig.events] == ["i1-size-early", "i2-size-early"]
+    assert rig.count("aftermath_failures_total", kind="fails", reason="error") == 2
+    assert rig.waiting == []
+
+
+def test_one_that_hangs_is_left_behind(tmp_path, monkeypatch) -> None:
+    """After the limit the case is done without it. With too many hanging, the rest waits."""
+    freed = threading.Event()
+
+    def hangs(case: CaseFile) -> Finding | None:
+        if case.incident != "i3":
+            freed.wait(20)
+        return size(case)
+
+    rig = Rig(tmp_path, monkeypatch, size=hangs)
+    monkeypatch.setattr("detector.aftermath.desk.RETRY_S", 0.05)
+    try:
+        threading.Timer(1.0, freed.set).start()
+        rig.run(case("i1"), case("i2"), case("i3"), limit=0.05)
+    finally:
+        freed.set()
+
+    assert rig.count("aftermath_failures_total", kind="size", reason="time") == 2
+    assert [event.id for event in rig.events] == ["i3-size-early"]
+    assert rig.waiting == []
+
+
+def test_a_damaged_case_file_is_passed_over(tmp_path, monkeypatch) -> None:
+    """It is counted and marked, so that it does not come again and again."""
+    rig = Rig(tmp_path, monkeypatch, size=size)
+    store = Store(tmp_path)
+    store.commit(Bundle(cases=[case("i1")]))
+    store.write(lambda connection: connection.execute("UPDATE case_file SET meta = x'00'"))
+    store.close()
+    rig.run(case("i2"))
+
+    assert [event.id for event in rig.events] == ["i2-size-early"]
+    assert rig.count("aftermath_failures_total", kind="", reason="damaged") == 1
+    assert rig.waiting == []
+
+
+class Train(Arguments):
+    """Arguments of the tests' own action."""
+
+    name: str
+    weight: float = 1.0
+
+
+def train(shelf: Any, arguments: Train) -> dict[str, Any]:
+    if arguments.weight <= 0:
+        raise ActionError("weight must be positive")
+    version = shelf.save_model("size", arguments.name, {"weight": arguments.weight})
+    return {"version": version}
+
+
+def with_model(shelf: Any) -> Says | None:
+    models = shelf.models("size")
+    if not models:
+        return None
+    weight = models[-1].meta["weight"]
+    return Says("size", lambda case: Finding("size", f"weight {weight:g}"))
+
+
+def test_an_action_teaches_the_examiner(tmp_path, monkeypatch) -> None:
+    """Without a model nobody examines; after training the next case is."""
+    kind = {"build": with_model, "actions": {"train": Action("Train.", train, Train)}}
+    rig = Rig(tmp_path, monkeypatch, size=kind)
+    action = find_action("size", "train")
+    arguments = parse(action, b'{"name": "a", "weight": 2}')
+    assert rig.run(case("i1"), then=lambda desk: desk.act("size", action, arguments)) == {"version": 1}
+    assert rig.events == []
+    assert rig.count("models", kind="size") == 1
+    rig.run(case("i2"))
+
+    assert [event.summary for event in rig.events] == ["weight 2"]
+
+
+def test_actions_that_make_no_sense(tmp_path, monkeypatch) -> None:
+    """Unknown kinds, actions and arguments, and what the action itself refuses: all say why."""
+    kind = {"build": with_model, "actions": {"train": Action("Train.", train, Train)}}
+    rig = Rig(tmp_path, monkeypatch, size=kind)
+    with pytest.raises(ActionError, match="no kind 'sise'; known: size"):
+        find_action("sise", "train")
+    with pytest.raises(ActionError, match="no action 'tame'; known: train"):
+        find_action("size", "tame")
+    action = find_action("size", "train")
+    for body, words in (
+        (b"{}", "name"),
+        (b'{"name": 3}', "name"),
+        (b'{"name": "a", "x": 1}', "x"),
+        (b"{", "truncated"),
+    ):
+        with pytest.raises(ActionError, match=words):
+            parse(action, body)
+    wrong = parse(action, b'{"name": "a", "weight": -1}')
+    with pytest.raises(ActionError, match="positive"):
+        rig.run(then=lambda desk: desk.act("size", action, wrong))
+
+
+def test_a_model_that_cannot_be_used(tmp_path, monkeypatch) -> None:
+    """A kind whose examiner cannot be built is counted; the others work."""
+
+    def broken(shelf: Any) -> Any:
+        raise ValueError("no good")
+
+    rig = Rig(tmp_path, monkeypatch, broken={"build": broken}, size=size)
+    rig.run(case("i1"))
+
+    assert [event.id for event in rig.events] == ["i1-size-early"]
+    assert rig.count("aftermath_failures_total", kind="broken", reason="model") == 1
