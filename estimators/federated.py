@@ -1,0 +1,122 @@
+"""Training together by one upload per site: critical samples only (Peifer 2021, Ch. 3, Alg. 3 and 4).
+
+A site learns on its own samples, sends those that matter to the classifier, once; whoever has the messages of
+all sites learns on their union, starting from the multipliers received. All must use the same grid, measure
+and meaning of features: `grid.id` and ``features`` are compared, and a message that differs is refused.
+A message holds raw feature vectors: no privacy is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from estimators.kernels import Array, as_points
+from estimators.margin import UNKNOWN, PairwiseClassifier, pairs
+
+FORMAT = "detector critical samples"
+VERSION = 1
+MOST_SAMPLES = 100_000
+
+
+class ForeignMessage(ValueError):
+    """A message that is not one, is damaged, or was made for another grid or meaning of features."""
+
+
+@dataclass(frozen=True)
+class CriticalSamples:
+    """What one site sends: its critical samples, their labels and multipliers."""
+
+    site: str
+    features: str  # name and version of what the columns mean
+    grid_id: str
+    n_total: int  # samples the site learnt from
+    X: Array  # (n, p)
+    labels: tuple[str, ...]
+    nu: dict[tuple[str, str], Array]  # multipliers (n,) per pair of classes
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain lists and numbers; floats keep all their digits in JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "site": self.site,
+            "features": self.features,
+            "grid": self.grid_id,
+            "samples": self.n_total,
+            "critical": [
+                {"x": x.tolist(), "label": label} for x, label in zip(self.X, self.labels, strict=True)
+            ],
+            "multipliers": [{"pair": list(pair), "nu": nu.tolist()} for pair, nu in sorted(self.nu.items())],
+        }
+
+    @classmethod
+    def of_json(cls, message: Any) -> CriticalSamples:
+        """The message, or ForeignMessage saying what is wrong with it."""
+        if not isinstance(message, Mapping) or message.get("format") != FORMAT:
+            raise ForeignMessage(f"format: this is no message of {FORMAT}")
+        if message.get("version") != VERSION:
+            raise ForeignMessage(f"version: {message.get('version')!r}, this program reads {VERSION}")
+        try:
+            rows = message["critical"]
+            if not 0 < len(rows) <= min(int(message["samples"]), MOST_SAMPLES):
+                raise ForeignMessage(f"critical: {len(rows)} samples of {message['samples']}")
+            X = as_points([row["x"] for row in rows], "critical")
+            labels = tuple(str(row["label"]) for row in rows)
+            nu = {(str(a), str(b)): as_points(part["nu"], "multipliers")[:, 0]
+                  for part in message["multipliers"] for a, b in [part["pair"]]}  # fmt: skip
+            made = cls(str(message["site"]), str(message["features"]), str(message["grid"]),
+                       int(message["samples"]), X, labels, nu)  # fmt: skip
+        except ForeignMessage:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ForeignMessage(f"damaged message: {type(error).__name__}: {error}") from None
+        if UNKNOWN in labels or not made.site:
+            raise ForeignMessage("damaged message: empty label or site")
+        for pair, values in nu.items():
+            if len(values) != len(X) or (values < 0.0).any():
+                raise ForeignMessage(f"multipliers of {pair}: {len(values)} values for {len(X)} samples")
+        return made
+
+
+def critical_samples(model: PairwiseClassifier, X: ArrayLike, labels: Sequence[str], *, site: str,
+                     features: str) -> CriticalSamples:  # fmt: skip
+    """Learn on a site's own samples and pick what to send (Algorithm 3)."""
+    points = as_points(X, "X")
+    model.fit(points, labels)
+    if not model.converged:
+        raise ValueError(
+            "the solver did not converge; nothing is sent, since critical samples would be wrong"
+        )
+    kept = model.critical_
+    nu = {}
+    for pair, part in model.pairs_.items():
+        whole = np.zeros(len(points))
+        whole[np.isin(np.asarray(labels), pair)] = part.nu_
+        nu[pair] = whole[kept]
+    return CriticalSamples(site, features, model.grid.id, len(points), points[kept],
+                           tuple(labels[k] for k in kept), nu)  # fmt: skip
+
+
+def merge(model: PairwiseClassifier, messages: Sequence[CriticalSamples], *,
+          features: str) -> PairwiseClassifier:  # fmt: skip
+    """Learn on the union of what sites sent (Algorithm 4); a site's last message replaces earlier ones."""
+    if not messages:
+        raise ValueError("messages: none to merge")
+    for message in messages:
+        if message.grid_id != model.grid.id:
+            raise ForeignMessage(f"{message.site}: grid {message.grid_id}, this one is {model.grid.id}")
+        if message.features != features:
+            raise ForeignMessage(f"{message.site}: features {message.features!r}, here {features!r}")
+        if message.X.shape[1] != model.grid.places.shape[1]:
+            raise ForeignMessage(f"{message.site}: {message.X.shape[1]} features per sample")
+    last = list({message.site: message for message in messages}.values())
+    X = np.concatenate([message.X for message in last])
+    labels = [label for message in last for label in message.labels]
+    nu = {pair: np.concatenate([message.nu.get(pair, np.zeros(len(message.X))) for message in last])
+          for pair in pairs(sorted(set(labels)))}  # fmt: skip
+    return model.fit(X, labels, nu)

@@ -1,0 +1,95 @@
+"""A dictionary with widths of its own: few atoms where a single width needs many (after Peifer 2021, Ch. 2).
+
+The density of quiet values is written sparsely over centres and widths: narrow atoms on narrow modes, wide
+ones on wide. A coarse cover is added, since a change may put values where there were none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+
+from estimators.atoms import Atoms
+from estimators.base import check_range
+from estimators.dictionary import coherent_subset
+from estimators.kernels import Array, as_points
+from estimators.relaxation import Relaxation
+from estimators.sparse_dual import Tube, solve_relative
+from estimators.sparse_grid import MultiScaleGrid
+
+POINTS = 250  # of the values, evenly picked
+PLACES = 341  # centres of the grid in one dimension; candidates in more
+TOL = 0.05
+PRICE = Relaxation.huber(1000.0, 0.3)  # on a measure of volume one, for a target of size one
+WIDTHS = (0.02, 0.7, 10)  # geometric, in units of the values' spread
+COVER_COHERENCE = 0.1
+
+
+class SparseDictionary:
+    """``fit`` gives the atoms of a cloud of values.
+
+    Parameters
+    ----------
+    rho : sparsity in [0, 1).
+    power : of the density that is fitted; below one it lifts thin regions.
+    cover : width of the coarse cover, in units of the values' spread; made wider until it takes at most half
+        of the atoms.
+    max_atoms : hard budget.
+    """
+
+    def __init__(self, *, rho: float = 0.2, power: float = 0.25, cover: float = 0.25,
+                 max_atoms: int = 32) -> None:  # fmt: skip
+        check_range("rho", rho, 0.0, 1.0, open_high=True)
+        check_range("power", power, 0.0, 1.0, open_low=True)
+        check_range("cover", cover, 0.0, open_low=True)
+        check_range("max_atoms", max_atoms, 2)
+        self.rho, self.power, self.cover, self.max_atoms = rho, power, cover, max_atoms
+
+    def fit(self, X: ArrayLike) -> Atoms:
+        """Atoms for the values X (n, p): those of the cover first, then peaks from the strongest on."""
+        points = as_points(X, "X")
+        if len(points) < 2:
+            raise ValueError(f"X: needs at least two values, got {len(points)}")
+        points = points[np.linspace(0, len(points) - 1, min(len(points), POINTS)).astype(np.intp)]
+        spread = float(points.std(axis=0).max())
+        if spread == 0.0:
+            return Atoms(points[:1], np.ones(1))  # one value: any width tells another one from it
+        cover = self._cover(points, spread)
+        density = _density(points)
+        target = (density / density.max()) ** self.power
+        grid = _grid(points, spread)
+        found = solve_relative(grid.design(points), grid.weights, Tube(target, TOL), self.rho,
+                               PRICE, max_iter=300)  # fmt: skip
+        peaks = grid.local_maxima(found.alpha)
+        strength = np.concatenate([np.full(len(cover), np.inf), found.alpha[peaks]])
+        both = Atoms(np.concatenate([cover.centers, grid.atoms.centers[peaks]]),
+                     np.concatenate([cover.widths, grid.atoms.widths[peaks]]))  # fmt: skip
+        return both.take(both.distinct(strength, self.max_atoms))
+
+    def _cover(self, points: Array, spread: float) -> Atoms:
+        width = self.cover * spread
+        while True:
+            centers = coherent_subset(points, COVER_COHERENCE, width, budget=self.max_atoms)
+            if len(centers) <= max(1, self.max_atoms // 2):
+                return Atoms(centers, np.full(len(centers), width))
+            width *= 1.5
+
+
+def _density(points: Array) -> Array:
+    """Gaussians on the points, each as wide as the way to its k-th neighbour."""
+    n, p = points.shape
+    distance = cdist(points, points)
+    k = min(max(5, n // 15), n - 1)
+    b = np.maximum(np.partition(distance, k, axis=1)[:, k], 1e-3 * points.std(axis=0).max())
+    density: Array = (np.exp(-0.5 * (distance / b) ** 2) / b**p).mean(axis=1)
+    return density
+
+
+def _grid(points: Array, spread: float) -> MultiScaleGrid:
+    low, high, n = WIDTHS
+    widths = np.geomspace(low, high, n) * spread
+    if points.shape[1] == 1:
+        room = widths.mean()
+        return MultiScaleGrid.regular(points.min() - room, points.max() + room, PLACES, widths)
+    return MultiScaleGrid.candidates(points, widths, "scale")
