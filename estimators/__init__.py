@@ -1,14 +1,18 @@
 """The mathematics of detector: arrays in, arrays out; no clock, no file, no thread.
 
 Five estimators with one interface (see base.Estimator), by the names used in configurations: ESTIMATORS.
+Beside them, for what comes after an alarm: FootprintPredictor.
 """
 
 from estimators.base import Estimator, NotFittedError, Selection
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
+from estimators.footprint import Footprint, FootprintPredictor, TooFewEventsError
 from estimators.graph import Graph
 from estimators.grulsif import Grulsif, Pool
 from estimators.kliep import Kliep
+from estimators.part_ridge import PartRidge
+from estimators.parts import LabelledEvent
 from estimators.rulsif import Rulsif, Ulsif
 from estimators.scenarios import SCENARIOS, Scenario, scenario
 from estimators.solvers import ConvergenceWarning
@@ -27,15 +31,20 @@ __all__ = [
     "ConvergenceWarning",
     "Dictionary",
     "Estimator",
+    "Footprint",
+    "FootprintPredictor",
     "Graph",
     "Grulsif",
     "Kliep",
+    "LabelledEvent",
     "NotFittedError",
     "Nystroem",
+    "PartRidge",
     "Pool",
     "Rulsif",
     "Scenario",
     "Selection",
+    "TooFewEventsError",
     "Ulsif",
     "scenario",
 ]

@@ -62,6 +62,12 @@ class Graph:
         """The nodes linked to v."""
         return self.indices[self.indptr[v] : self.indptr[v + 1]]
 
+    def edges(self) -> NDArray[np.int64]:
+        """Every edge once (E, 2), the lower number first."""
+        u = np.repeat(np.arange(self.n_nodes), np.diff(self.indptr))
+        once = u < self.indices
+        return np.column_stack([u[once], self.indices[once]]).astype(np.int64)
+
     @classmethod
     def empty(cls, n_nodes: int) -> Graph:
         """The graph of POOL: nodes without links."""

@@ -83,3 +83,12 @@ def test_size():
     """A graph of another size than the data is refused with both sizes."""
     with pytest.raises(ValueError, match="W: 5 nodes, but the data have 4"):
         Graph.of(W, 4)
+
+
+def test_edges():
+    """Every edge stands once, the lower number first; isolated nodes have none."""
+    graph = nx.gnp_random_graph(20, 0.1, seed=3)
+    found = Graph.of(graph).edges()
+
+    assert sorted(map(tuple, found.tolist())) == sorted(tuple(sorted(edge)) for edge in graph.edges)
+    assert Graph.empty(4).edges().shape == (0, 2)
