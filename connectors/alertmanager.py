@@ -61,7 +61,7 @@ class AlertmanagerSink(Sink):
         self._repeating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        self._client.open()
+        await self._client.reach()
         if self._repeating is None:
             self._repeating = asyncio.create_task(self._repeat(), name="alertmanager resend")
 

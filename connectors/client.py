@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ssl
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,15 +69,28 @@ class HttpClient:
         self.config = config
         self._session: aiohttp.ClientSession | None = None
 
-    def open(self) -> None:
+    async def reach(self) -> None:
+        """Connect, check the certificate, say nothing, hang up: a POST could mean something over there."""
+        self.config.headers()  # a secret that cannot be read is told now
+        parts = urlsplit(self.config.url)
+        context = (self.config.tls or Tls()).context() if parts.scheme == "https" else None
+        port = parts.port or (80 if context is None else 443)
+        try:
+            async with asyncio.timeout(self.config.timeout):
+                _, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
+                writer.close()
+        except (TimeoutError, OSError) as error:
+            raise self._failed(self.config.url, error) from None
+
+    def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             context = (self.config.tls or Tls()).context()
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=context, limit=8),
                 timeout=aiohttp.ClientTimeout(total=self.config.timeout),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
+        return self._session
 
     async def post(
         self,
@@ -87,10 +100,9 @@ class HttpClient:
         limit: int = 65536,
     ) -> bytes:
         """POST; the answer's body up to `limit`. Anything but 2xx raises."""
-        self.open()
-        assert self._session is not None
+        session = self._open()
         try:
-            async with self._session.post(
+            async with session.post(
                 url, data=data, headers={**self.config.headers(), **headers}, allow_redirects=False
             ) as answer:
                 body = bytearray()
@@ -107,8 +119,12 @@ class HttpClient:
                     )
                 return bytes(body)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            said = str(error) or type(error).__name__
-            raise ConnectorError(f"{self._place(url)}: {said}", retry=True) from None
+            raise self._failed(url, error) from None
+
+    def _failed(self, url: str, error: Exception) -> ConnectorError:
+        late = isinstance(error, TimeoutError)
+        said = f"no answer within {self.config.timeout:g} s" if late else str(error)
+        return ConnectorError(f"{self._place(url)}: {said or type(error).__name__}", retry=True)
 
     def _place(self, url: str) -> str:
         parts = urlsplit(url)

@@ -61,6 +61,7 @@ class _Settings(WithSecrets):
             "reconnect.backoff.max.ms": 5000,  # librdkafka adds the jitter
             "socket.connection.setup.timeout.ms": max(1000, int(self.timeout * 1000)),
             "logger": _LOG,
+            "log_level": 2,  # lost connections come as errors, and as such they are told once
         }
         if self.tls is not None:
             self.tls.context()  # the same complaint about unusable files as everywhere
@@ -118,6 +119,7 @@ class KafkaSource(Source):
         self._reading: InFlight[list[Any]] = InFlight()
         self._position: dict[str, dict[str, int]] = {}  # topic -> partition -> next offset
         self._failure: str | None = None
+        self._said: str | None = None  # the latest complaint of the library
         self._lag: float | None = None
 
     async def open(self, position: Any) -> None:
@@ -125,7 +127,7 @@ class KafkaSource(Source):
         self._decoder.open()
         await self.close()
         self._position = {topic: dict(offsets) for topic, offsets in (position or {}).items()}
-        self._failure = None
+        self._failure = self._said = None
         options = self.config.client_options() | {
             "group.id": self.config.group,
             "enable.auto.commit": False,
@@ -146,16 +148,19 @@ class KafkaSource(Source):
 
         try:
             self._consumer = Consumer(options)
-            self._consumer.list_topics(timeout=self.config.timeout)
+            _greet(self._consumer, self.config.timeout, lambda: self._thread is None)
             self._consumer.subscribe(self.config.topics, on_assign=self._assign)
         except KafkaException as error:
-            raise self.config.failed(self._failure or _text(error.args[0])) from None
+            raise self.config.failed(self._said or _text(error.args[0])) from None
+        self._failure = None
 
     def _report(self, error: Any) -> None:
         from confluent_kafka import KafkaError
 
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._said = _text(error)  # "all brokers are down" comes after the reason and tells less
         if error.fatal() or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION):
-            self._failure = _text(error)
+            self._failure = self._said or _text(error)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
         committed = {
@@ -269,10 +274,13 @@ class KafkaSink(Sink):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._producer: Any = None
+        self._said: str | None = None  # the latest complaint of the library
+        self._closing = False
 
     async def open(self) -> None:
         self.ensure_libraries(self.config)
         await self.close()
+        self._closing, self._said = False, None
         await asyncio.to_thread(self._connect)
 
     def _connect(self) -> None:
@@ -282,13 +290,17 @@ class KafkaSink(Sink):
             "enable.idempotence": True,
             "message.timeout.ms": max(1000, int(self.config.timeout * 1000)),
             "linger.ms": 5,
+            "error_cb": self._report,
         }
         try:
             producer = Producer(options)
-            producer.list_topics(timeout=self.config.timeout)
+            _greet(producer, self.config.timeout, lambda: self._closing)
         except KafkaException as error:
-            raise self.config.failed(_text(error.args[0])) from None
+            raise self.config.failed(self._said or _text(error.args[0])) from None
         self._producer = producer
+
+    def _report(self, error: Any) -> None:
+        self._said = _text(error)
 
     async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
         if self._producer is None:
@@ -327,10 +339,27 @@ class KafkaSink(Sink):
             raise self.config.failed(_text(errors[0]) if errors else "not acknowledged in time")
 
     async def close(self) -> None:
+        self._closing = True
         producer, self._producer = self._producer, None
         if producer is not None:
             # What was not delivered is written again by the caller; it must not go out twice.
             await asyncio.to_thread(lambda: (producer.purge(), producer.flush(0.1)))
+
+
+def _greet(client: Any, timeout: float, stopped: Callable[[], bool]) -> None:
+    """Wait until a broker answers; in growing steps, so that whoever stops us need not wait for all."""
+    from confluent_kafka import KafkaException
+
+    deadline, step = time.monotonic() + timeout, POLL_S
+    while True:
+        try:
+            client.list_topics(timeout=max(0.01, min(step, deadline - time.monotonic())))
+            return
+        except KafkaException:
+            client.poll(0)  # hears the reason
+            if stopped() or time.monotonic() >= deadline:
+                raise
+            step *= 2
 
 
 def _sent(message: Any) -> float:

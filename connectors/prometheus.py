@@ -84,7 +84,9 @@ class PrometheusSource(Source):
         self._turn = 0
 
     async def open(self, position: Any) -> None:
-        self._client.open()
+        for text in dict.fromkeys(text for query in self.config.queries for text in _texts(query)):
+            now = time.time()
+            await self._range(text, now, now)  # whether the server takes it, and us
         first = math.floor((time.time() - self.config.delay - self.config.history) / self.config.step)
         known = position or {}
         self._last = {
@@ -115,7 +117,7 @@ class PrometheusSource(Source):
         """Query up to grid number `end`; state moves only after all answers are in."""
         key, step = _key(query), self.config.step
         first = max(self._opened[key], self._last[key] - math.ceil(self.config.overlap / step)) + 1
-        texts = [query.query] if isinstance(query.query, str) else query.query
+        texts = _texts(query)
         found: dict[tuple[int, str], list[float]] = {}
         batch = Batch()
         for i, text in enumerate(texts):
@@ -171,7 +173,11 @@ class PrometheusSource(Source):
 
 def _key(query: Query) -> str:
     """The name of a query in the position: what it asks and whom it names."""
-    return "\n".join([query.node, *([query.query] if isinstance(query.query, str) else query.query)])
+    return "\n".join([query.node, *_texts(query)])
+
+
+def _texts(query: Query) -> list[str]:
+    return [query.query] if isinstance(query.query, str) else query.query
 
 
 def _node(template: str, labels: dict[str, str]) -> str:

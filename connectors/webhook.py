@@ -57,7 +57,7 @@ class WebhookSink(Sink):
         self._client = HttpClient(config)
 
     async def open(self) -> None:
-        self._client.open()
+        await self._client.reach()
 
     async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
         for i in range(0, len(records), self.config.batch):

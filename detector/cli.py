@@ -3,6 +3,7 @@ available, 74 input or output, 78 configuration."""
 
 from __future__ import annotations
 
+import logging
 from importlib import metadata
 from typing import Any
 
@@ -45,6 +46,8 @@ def cli(debug: bool) -> None:
     Start with `detector init`, or try the embedded demonstration with `detector run` and an untouched
     configuration.
     """
+    # What client libraries have to say is in our own errors; only `run` has a log for the rest.
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 @click.command()

@@ -83,8 +83,8 @@ class Repeats(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         key = getattr(record, "repeat", None)
-        if key is None and record.name.startswith(("aiohttp", "asyncio")):
-            key = record.name  # a hostile client could make these write a line per request
+        if key is None and not record.name.startswith("detector"):
+            key = record.name  # libraries write a line per hostile request, or per attempt to connect
         if key is None:
             return True
         now = self._clock()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @config_option
 @click.option("--connect", is_flag=True, help="Also try every source and sink. Not while the daemon runs.")
-@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for each of them.")
+@click.option("--timeout", default=15.0, show_default=True, help="Seconds to wait for each of them.")
 @json_option
 def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> None:
     """Look a configuration over; everything that is wrong is listed.

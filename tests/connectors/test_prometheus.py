@@ -122,9 +122,8 @@ def test_long_histories_are_asked_for_in_pieces() -> None:
 def test_a_wrong_query_is_a_mistake_not_an_outage() -> None:
     async def test(fake: Fake) -> None:
         door = fake.source([{"query": "broken("}], history=5)
-        await door.open(None)
         with pytest.raises(ConnectorError, match="parse error") as caught:
-            await door.read()
+            await door.open(None)
         assert not caught.value.retry
         await door.close()
 

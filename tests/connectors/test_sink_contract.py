@@ -31,11 +31,6 @@ def run(name: str, running: Any, folder: Path, test: Callable[[Rig], Awaitable[N
     asyncio.run(main())
 
 
-async def open_and_write(door: Any) -> None:
-    await door.open()
-    await door.write(RECORDS)
-
-
 def test_every_sink_has_a_rig() -> None:
     assert set(RIGS) == set(SINKS)
 
@@ -91,14 +86,17 @@ def test_a_repeat_is_one_record(name: str, running: Any, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", SINKS)
 def test_a_dead_peer_is_an_error_worth_a_retry(name: str, running: Any, tmp_path: Path) -> None:
-    """Nobody there: open or write raises in time, and nothing is claimed to be delivered."""
+    """Nobody there: opening says so in time, and nothing is claimed to be delivered."""
 
     async def test(rig: Rig) -> None:
         door = rig.make(rig.dead_config())
         began = time.monotonic()
-        with pytest.raises(ConnectorError) as caught:
-            await open_and_write(door)
-        assert caught.value.retry
+        if name == "stdout":  # a pipe without a reader is only noticed by writing
+            await door.open()
+        else:
+            with pytest.raises(ConnectorError) as caught:
+                await door.open()
+            assert caught.value.retry
         with pytest.raises(ConnectorError):
             await door.write(RECORDS)
         assert time.monotonic() - began < 12

@@ -79,6 +79,8 @@ def test_repeats_are_counted_not_written() -> None:
     assert not any(repeats.filter(record(repeat="a")) for _ in range(5))
     assert repeats.filter(record(repeat="b"))
     assert all(repeats.filter(record()) for _ in range(3))
+    library = [logging.LogRecord("connectors.kafka", 40, "", 0, "lost", (), None) for _ in range(5)]
+    assert [repeats.filter(one) for one in library] == [True, False, False, False, False]
     now[0] = 10.5
     again = record(repeat="a")
     assert repeats.filter(again)
