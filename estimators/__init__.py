@@ -1,7 +1,7 @@
 """The mathematics of detector: arrays in, arrays out; no clock, no file, no thread.
 
 Five estimators with one interface (see base.Estimator), by the names used in configurations: ESTIMATORS.
-Beside them, for what comes after an alarm: FootprintPredictor.
+Beside them, for what comes after an alarm: FootprintPredictor, RegimeLibrary.
 """
 
 from estimators.base import Estimator, NotFittedError, Selection
@@ -10,11 +10,14 @@ from estimators.features import Nystroem
 from estimators.footprint import Footprint, FootprintPredictor, TooFewEventsError
 from estimators.graph import Graph
 from estimators.grulsif import Grulsif, Pool
+from estimators.kahm import Kahm, KahmGroup
 from estimators.kliep import Kliep
 from estimators.part_ridge import PartRidge
 from estimators.parts import LabelledEvent
+from estimators.regimes import RegimeLibrary, RegimeStructure, RegimeVerdict
 from estimators.rulsif import Rulsif, Ulsif
 from estimators.scenarios import SCENARIOS, Scenario, scenario
+from estimators.shapes import FeatureSpec
 from estimators.solvers import ConvergenceWarning
 
 ESTIMATORS: dict[str, type[Estimator]] = {
@@ -31,16 +34,22 @@ __all__ = [
     "ConvergenceWarning",
     "Dictionary",
     "Estimator",
+    "FeatureSpec",
     "Footprint",
     "FootprintPredictor",
     "Graph",
     "Grulsif",
+    "Kahm",
+    "KahmGroup",
     "Kliep",
     "LabelledEvent",
     "NotFittedError",
     "Nystroem",
     "PartRidge",
     "Pool",
+    "RegimeLibrary",
+    "RegimeStructure",
+    "RegimeVerdict",
     "Rulsif",
     "Scenario",
     "Selection",

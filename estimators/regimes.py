@@ -1,0 +1,203 @@
+"""Naming a regime, or saying that it is none of the known ones, by distances alone.
+
+A regime is a machine of its samples and the distances that its own samples have to machines that were built
+without them (5-fold): the scale for "too far". Whoever holds regimes answers a question, a few points, with a
+table of distances; tables of several holders are combined by a minimum (18), (63), so neither order nor
+repetition matters, and a missing answer is an infinite distance. No sample leaves its holder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from estimators.base import check_range
+from estimators.kahm import KahmGroup
+from estimators.kernels import Array, as_points
+
+FORMAT = 1  # of the stored form
+FOLDS = 5
+MIN_SAMPLES = 25
+FLOOR = 1e-3  # smallest distance that counts, times sqrt(p): a stuck sensor is a regime of almost no spread
+
+
+class Reading(NamedTuple):
+    """How near points are to one regime."""
+
+    gamma: float  # mean distance
+    rho: float  # the distance over the threshold: above one is too far
+    pvalue: float  # share of the regime's own points that lie at least as far
+
+
+Table = Mapping[str, Reading]  # label -> reading
+
+
+@dataclass(frozen=True)
+class RegimeVerdict:
+    """The regime's name, or why there is none."""
+
+    label: str | None  # None: novel, or nothing is known at all
+    nearest: str | None  # the nearest regime, also if too far; None: no answer holds a regime
+    gamma: float
+    rho: float
+    pvalue: float
+    margin: float  # distance of the second regime minus that of the nearest
+    owner: str | None  # who holds the nearest one
+    answered: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def novel(self) -> bool:
+        """Regimes are known, and it is none of them."""
+        return self.label is None and self.nearest is not None
+
+
+@dataclass(frozen=True)
+class RegimeStructure:
+    """One regime: its machine, and the distances of its samples, each to a machine that has not seen it."""
+
+    label: str
+    spec: str  # what the samples' features mean; distances of other features do not compare
+    group: KahmGroup
+    calibration: Array  # (N,) ascending
+
+    @classmethod
+    def fit(cls, label: str, Y: ArrayLike, spec: str = "", *, min_samples: int = MIN_SAMPLES, seed: int = 0,
+            **machine: Any) -> Self:  # fmt: skip
+        """Machine of the samples Y (N, p) and its calibration by refits on four fifths."""
+        Y = as_points(Y, f"regime {label!r}: Y")
+        if len(Y) < max(min_samples, 2):
+            raise ValueError(f"regime {label!r}: {len(Y)} samples, at least {max(min_samples, 2)} are needed")
+        parts = np.array_split(np.random.default_rng(seed).permutation(len(Y)), min(FOLDS, len(Y)))
+        held_out = [KahmGroup(seed=seed, **machine).fit(np.delete(Y, rows, axis=0)).distance(Y[rows])
+                    for rows in parts]  # fmt: skip
+        group = KahmGroup(seed=seed, **machine).fit(Y)
+        return cls(label, spec, group, np.sort(np.maximum(np.concatenate(held_out), floor(Y.shape[1]))))
+
+    def threshold(self, alpha: float) -> float:
+        """Distance that own points exceed with probability alpha: a quantile of the calibration."""
+        check_range("alpha", alpha, 0.0, 1.0, open_low=True, open_high=True)
+        return float(np.quantile(self.calibration, 1.0 - alpha))
+
+    def score(self, y: ArrayLike, alpha: float = 0.05) -> tuple[Array, Array, Array]:
+        """gamma, rho and p-value, each (M,), of the points y (M, p)."""
+        gamma = self.group.distance(y)
+        return gamma, gamma / self.threshold(alpha), self._pvalue(gamma)
+
+    def reading(self, y: ArrayLike, alpha: float = 0.05) -> Reading:
+        """Reading of the points y (M, p) together: of their mean distance, held against that of single ones.
+
+        A mean strays less than what it is made of, so several points raise fewer false novelties than alpha.
+        """
+        gammas = self.group.distance(y)
+        if not len(gammas):
+            raise ValueError("y: no point")
+        gamma = gammas.mean(keepdims=True)
+        rho = gamma / self.threshold(alpha)
+        return Reading(float(gamma[0]), float(rho[0]), float(self._pvalue(gamma)[0]))
+
+    def _pvalue(self, gamma: Array) -> Array:
+        N = len(self.calibration)
+        below = np.searchsorted(self.calibration, gamma, side="left").astype(np.float64)
+        return (1.0 + N - below) / (N + 1.0)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What restores the regime: JSON and arrays. It holds the samples, so it stays with its holder."""
+        group = self.group
+        meta = {"format": FORMAT, "label": self.label, "spec": self.spec, "block": group.block,
+                "seed": group.seed, "machine": group.machine}  # fmt: skip
+        return meta, {"samples": group.Y_, "sizes": group.sizes_, "calibration": self.calibration}
+
+    @classmethod
+    def restore(cls, meta: Mapping[str, Any], arrays: Mapping[str, ArrayLike]) -> Self:
+        """The regime of ``state``; a ValueError says what is wrong with it."""
+        if meta.get("format") != FORMAT:
+            raise ValueError(f"regime: format {meta.get('format')!r}, this version reads {FORMAT}")
+        missing = [key for key in ("label", "spec", "block", "seed", "machine") if key not in meta]
+        missing += [key for key in ("samples", "sizes", "calibration") if key not in arrays]
+        if missing:
+            raise ValueError(f"regime: {', '.join(missing)} missing")
+        label, spec = meta["label"], meta["spec"]
+        if (
+            not isinstance(label, str)
+            or not isinstance(spec, str)
+            or not isinstance(meta["machine"], Mapping)
+        ):
+            raise ValueError("regime: label and spec must be text, machine a mapping")
+        calibration = as_points(arrays["calibration"], f"regime {label!r}: calibration")[:, 0]
+        samples = as_points(arrays["samples"], f"regime {label!r}: samples")
+        if len(calibration) != len(samples) or (np.diff(calibration) < 0.0).any() or not calibration.size:
+            raise ValueError(f"regime {label!r}: calibration must be {len(samples)} ascending distances")
+        try:
+            group = KahmGroup(block=meta["block"], seed=meta["seed"], **meta["machine"])
+        except TypeError as error:
+            raise ValueError(f"regime {label!r}: machine: {error}") from None
+        return cls(label, spec, group.fit(samples, arrays["sizes"]), calibration)
+
+
+class RegimeLibrary:
+    """The regimes that one holder knows, all of one feature specification."""
+
+    def __init__(self, spec: str = "", *, seed: int = 0, **machine: Any) -> None:
+        KahmGroup(seed=seed, **machine)
+        self.spec, self.seed, self.machine = spec, seed, machine
+        self.structures: dict[str, RegimeStructure] = {}
+
+    def enrol(self, label: str, Y: ArrayLike, min_samples: int = MIN_SAMPLES) -> RegimeStructure:
+        """Learn a regime from its samples Y (N, p); one of the same label is replaced."""
+        found = RegimeStructure.fit(
+            label, Y, self.spec, min_samples=min_samples, seed=self.seed, **self.machine
+        )
+        self.add(found)
+        return found
+
+    def add(self, structure: RegimeStructure) -> None:
+        """Take a regime that was learnt before; its features must be those of the library."""
+        if structure.spec != self.spec:
+            raise ValueError(f"regime {structure.label!r}: features {structure.spec!r}, "
+                             f"the library has {self.spec!r}")  # fmt: skip
+        p = structure.group.Y_.shape[1]
+        for other in self.structures.values():
+            if other.group.Y_.shape[1] != p:
+                raise ValueError(f"regime {structure.label!r}: dimension {p}, "
+                                 f"but {other.label!r} has {other.group.Y_.shape[1]}")  # fmt: skip
+        self.structures[structure.label] = structure
+
+    def distances(self, y: ArrayLike, alpha: float = 0.05) -> dict[str, Reading]:
+        """Answer to the question y (k, p): one reading per regime."""
+        return {label: found.reading(y, alpha) for label, found in sorted(self.structures.items())}
+
+    def predict(self, y: ArrayLike, alpha: float = 0.05) -> RegimeVerdict:
+        """Verdict on the points y (k, p) from this library alone (64)."""
+        return combine({"": self.distances(y, alpha)})
+
+
+def combine(tables: Mapping[str, Table], asked: Iterable[str] = ()) -> RegimeVerdict:
+    """Verdict of the answers of several holders: the nearest regime over all (18), (63), if near enough.
+
+    ``asked`` names all who were asked; who has not answered counts as infinitely far and is listed.
+    """
+    nearest: dict[str, tuple[float, str, Reading]] = {}  # per label, the smallest; ties by the holder's name
+    for owner, table in tables.items():
+        for label, reading in table.items():
+            if not reading.gamma >= 0.0:
+                raise ValueError(f"table of {owner!r}: {label!r}: no distance: {reading.gamma}")
+            candidate = (reading.gamma, owner, reading)
+            nearest[label] = min(nearest.get(label, candidate), candidate)
+    answered, missing = tuple(sorted(tables)), tuple(sorted(set(asked) - set(tables)))
+    ranked = sorted((gamma, label, owner, reading) for label, (gamma, owner, reading) in nearest.items())
+    if not ranked or not np.isfinite(ranked[0][0]):
+        return RegimeVerdict(None, None, np.inf, np.inf, np.nan, np.nan, None, answered, missing)
+    gamma, label, owner, reading = ranked[0]
+    margin = ranked[1][0] - gamma if len(ranked) > 1 else np.inf
+    known = label if reading.rho <= 1.0 else None
+    return RegimeVerdict(known, label, gamma, reading.rho, reading.pvalue, margin, owner, answered, missing)
+
+
+def floor(p: int) -> float:
+    """Smallest calibration distance in dimension p."""
+    return FLOOR * float(np.sqrt(p))
