@@ -1,15 +1,18 @@
 """The mathematics of detector: arrays in, arrays out; no clock, no file, no thread.
 
 Five estimators with one interface (see base.Estimator), by the names used in configurations: ESTIMATORS.
-Beside them, for what comes after an alarm: FootprintPredictor, RegimeLibrary.
+Beside them, for what comes after an alarm: FootprintPredictor, RegimeLibrary, SpectralRatio, Iwrls,
+Christoffel.
 """
 
 from estimators.base import Estimator, NotFittedError, Selection
+from estimators.christoffel import Christoffel
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
 from estimators.footprint import Footprint, FootprintPredictor, TooFewEventsError
 from estimators.graph import Graph
 from estimators.grulsif import Grulsif, Pool
+from estimators.iwrls import Iwrls
 from estimators.kahm import Kahm, KahmGroup
 from estimators.kliep import Kliep
 from estimators.part_ridge import PartRidge
@@ -19,6 +22,7 @@ from estimators.rulsif import Rulsif, Ulsif
 from estimators.scenarios import SCENARIOS, Scenario, scenario
 from estimators.shapes import FeatureSpec
 from estimators.solvers import ConvergenceWarning
+from estimators.spectral_ratio import SpectralRatio
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     "grulsif": Grulsif,
@@ -31,6 +35,7 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 __all__ = [
     "ESTIMATORS",
     "SCENARIOS",
+    "Christoffel",
     "ConvergenceWarning",
     "Dictionary",
     "Estimator",
@@ -39,6 +44,7 @@ __all__ = [
     "FootprintPredictor",
     "Graph",
     "Grulsif",
+    "Iwrls",
     "Kahm",
     "KahmGroup",
     "Kliep",
@@ -53,6 +59,7 @@ __all__ = [
     "Rulsif",
     "Scenario",
     "Selection",
+    "SpectralRatio",
     "TooFewEventsError",
     "Ulsif",
     "scenario",

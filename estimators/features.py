@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from estimators.dictionary import Dictionary
 from estimators.kernels import Array, as_points, kernel_named
+
+Features = Callable[[ArrayLike], Array]  # points (n, d) to features (n, r)
 
 
 class Nystroem:
@@ -51,3 +57,33 @@ class Nystroem:
             rest = np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->i", features, features), 0.0))
             return np.column_stack([features, rest])
         return features
+
+
+@dataclass(frozen=True)
+class Affine:
+    """psi(x) = (x - centre) / scale, by the root of d: a mean square of one where it was made."""
+
+    centre: Array  # (d,)
+    scale: Array  # (d,)
+
+    @classmethod
+    def of(cls, x: Array, weights: Array) -> Self:
+        """Centre and scale of the points x (n, d); a component that is constant stays as it is."""
+        centre = np.average(x, axis=0, weights=weights)
+        spread = np.sqrt(np.average(np.square(x - centre), axis=0, weights=weights))
+        return cls(centre, np.where(spread > 0.0, spread, 1.0) * np.sqrt(x.shape[1]))
+
+    def __call__(self, x: ArrayLike) -> Array:
+        return (as_points(x) - self.centre) / self.scale
+
+
+class WithConstant:
+    """The features of the kernel K + 1: those of K, and a one. Its functions include the constants."""
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+
+    def __call__(self, x: ArrayLike) -> Array:
+        """Features (n, r + 1) of the points x (n, d)."""
+        psi = self.features(x)
+        return np.column_stack([psi, np.ones(len(psi))])
