@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,15 +18,8 @@ class SpectralRatio(SpectralModel):
 
     Problem: Sigma beta = h with Sigma = mean_ref psi psi', h = mean_test psi; beta^lambda = g_lambda(Sigma) h
     (Eq. 12) with the features psi of K + 1. By Tikhonov's scheme this is KuLSIF.
-
-    ``centred`` starts at beta = 1, no shift, where the document starts at 0: beta^lambda = 1 +
-    g_lambda(Sigma) (h - mean_ref psi); what the candidates' shares leave of one is the share of beta = 1.
-    ``loss_`` is the held-out 1/2 mean_ref beta^2 - mean_test beta. Other parameters: SpectralModel.
+    ``loss_`` is the held-out 1/2 mean_ref beta^2 - mean_test beta. Parameters: SpectralModel.
     """
-
-    def __init__(self, *, centred: bool = True, **params: Any) -> None:
-        super().__init__(**params)
-        self.centred = centred
 
     def fit(self, ref: ArrayLike, test: ArrayLike) -> Self:
         """Estimate the ratio of test (m, d) over reference (n, d)."""
@@ -42,41 +35,33 @@ class SpectralRatio(SpectralModel):
         spectrum = Spectrum.of(psi.T @ psi / len(psi))
         self.lams_ = (spectrum.lambdas(self.filter, min(len(psi), len(psi_))) if self.lams is None
                       else np.asarray(self.lams, dtype=np.float64))  # fmt: skip
-        self.path_ = spectrum.solve(self.filter, self.lams_, self._target(psi, psi_))
+        self.path_ = spectrum.solve(self.filter, self.lams_, psi_.mean(axis=0))
         G, g = self._held_out(psi, psi_)
-        shares = convex(G, g)
-        self.loss_ = float(0.5 * shares @ G @ shares - g @ shares) - 0.5 * self.centred
-        self.coefficients_ = shares[: len(self.lams_)]
+        self.coefficients_ = c = convex(G, g)
+        self.loss_ = float(0.5 * c @ G @ c - g @ c)
         self.theta_ = self.coefficients_ @ self.path_  # Eq. 22
         return self
 
     def ratio(self, x: ArrayLike) -> Array:
         """Estimate of beta at the points x (n, d); never below zero."""
-        return np.maximum(self._mapped(x) @ self.theta_ + self.centred, 0.0)
+        return np.maximum(self._mapped(x) @ self.theta_, 0.0)
 
     def candidates(self, x: ArrayLike) -> Array:
         """Estimates (n, l) of all lambda, as they are."""
-        return np.asarray(self._mapped(x) @ self.path_.T + self.centred)
-
-    def _target(self, psi: Array, psi_: Array) -> Array:
-        h: Array = psi_.mean(axis=0) - self.centred * psi.mean(axis=0)
-        return h
+        return np.asarray(self._mapped(x) @ self.path_.T)
 
     def _held_out(self, psi: Array, psi_: Array) -> tuple[Array, Array]:
-        """G and g of the candidates, each at the points that its fit has not seen; zero is one of them."""
+        """G_ku = mean_ref beta_k beta_u and g_k = mean_test beta_k, at points that beta_k has not seen."""
         rng = np.random.default_rng(self.seed)
         part, part_ = folds_of(len(psi), self.folds, rng), folds_of(len(psi_), self.folds, rng)
-        size = len(self.lams_) + self.centred
-        G, g = np.zeros((size, size)), np.zeros(size)
-        used = slice(len(self.lams_))
+        G, g = np.zeros((len(self.lams_), len(self.lams_))), np.zeros(len(self.lams_))
         for k in range(self.folds):
-            seen, seen_ = psi[part != k], psi_[part_ != k]
-            theta = Spectrum.of(seen.T @ seen / len(seen)).solve(
-                self.filter, self.lams_, self._target(seen, seen_)
-            )
+            seen = psi[part != k]
+            h = psi_[part_ != k].mean(axis=0)
+            theta = Spectrum.of(seen.T @ seen / len(seen)).solve(self.filter, self.lams_, h)
             f, f_ = psi[part == k] @ theta.T, psi_[part_ == k] @ theta.T
-            G[used, used] += f.T @ f / len(psi)
-            g[used] += f_.sum(axis=0) / len(psi_) - self.centred * f.sum(axis=0) / len(psi)
+            G += f.T @ f / len(psi)
+            g += f_.sum(axis=0) / len(psi_)
         return G, g
 
 

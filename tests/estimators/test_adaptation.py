@@ -60,9 +60,9 @@ def test_ratio_of_gaussians(scheme):
 
 
 def test_tikhonov_is_kulsif():
-    """Not centred, each candidate of the ridge solves (Sigma + lambda I) theta = h."""
+    """Each candidate of the ridge solves (Sigma + lambda I) theta = h."""
     x, t, _ = draw(80, 0)
-    fit = SpectralRatio(scheme="tikhonov", lams=[0.3, 0.01], centred=False).fit(x, t)
+    fit = SpectralRatio(scheme="tikhonov", lams=[0.3, 0.01]).fit(x, t)
     psi, h = fit.features_(x), fit.features_(t).mean(axis=0)
     for lam, theta in zip(fit.lams_, fit.path_, strict=True):
         A = psi.T @ psi / len(psi) + lam * np.eye(len(h))
@@ -75,7 +75,7 @@ def test_higher_qualification_is_better():
     for seed in range(20):
         x, t, z = draw(400, seed)
         for scheme, found in best.items():
-            fit = SpectralRatio(scheme=scheme, centred=False).fit(x, t)
+            fit = SpectralRatio(scheme=scheme).fit(x, t)
             found.append(min(square(f, beta(z)) for f in fit.candidates(z).T))
 
     assert np.mean(best["iterated"]) < 0.95 * np.mean(best["tikhonov"])
