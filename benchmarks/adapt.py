@@ -47,6 +47,7 @@ class Shift(NamedTuple):
 
 SHIFTS = {
     "narrower": Shift((0.5, 0.5), (0.0, 0.3)),
+    "slight": Shift((0.0, 1.0), (0.2, 0.95)),
     "small": Shift((0.0, 1.0), (0.5, 0.9)),
     "large": Shift((0.0, 1.0), (2.0, 0.5)),
     "none": Shift((0.0, 1.0), (0.0, 1.0)),
