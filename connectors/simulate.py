@@ -10,15 +10,17 @@ import asyncio
 import math
 import time
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from .base import Batch, Sample, Settings, Source
 from .units import Duration
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 BLOCK = 64  # ticks drawn from one generator
 TANH_SPREAD = 0.8631  # standard deviation of tanh(3 x) for a standard normal x
@@ -191,6 +193,8 @@ class SimulateSource(Source):
     def _where(self, number: int, change: Change) -> list[int]:
         if not isinstance(change.nodes, int):
             return [self.names.index(name) for name in change.nodes]
+        import networkx as nx
+
         rng = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 0, number, 2]))
         center = self.names[int(rng.integers(self.config.nodes))]
         near = [center, *(node for _, node in nx.bfs_edges(self._graph, center))]
@@ -205,6 +209,8 @@ def node_names(count: int) -> list[str]:
 
 def build_graph(topology: str, count: int, seed: int) -> nx.Graph[str]:
     """A connected network of the asked kind, the same for the same seed."""
+    import networkx as nx
+
     graph: Any
     if count < 4 or topology == "ring":
         graph = nx.cycle_graph(count) if count > 2 else nx.path_graph(count)
@@ -226,6 +232,8 @@ def build_graph(topology: str, count: int, seed: int) -> nx.Graph[str]:
 
 def _mixing(graph: nx.Graph[str], names: list[str], coupling: float) -> Any:
     """Own noise plus a share of each neighbour's, scaled to unit variance (sparse)."""
+    import networkx as nx
+
     adjacency = nx.to_scipy_sparse_array(graph, nodelist=names, dtype=np.dtype(float), format="csr")
     mixing = adjacency * coupling
     mixing.setdiag(1.0)

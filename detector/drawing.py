@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import networkx as nx
 import numpy as np
 
 from detector.graph_files import FilePath
@@ -21,6 +20,8 @@ def layout(graph: Graph) -> Floats:
     """Positions (N, 2) from the links: springs if small, distances to pivots if large."""
     n = graph.n_nodes
     if n <= SPRING_NODES:
+        import networkx as nx
+
         view = nx.from_scipy_sparse_array(graph.matrix())
         placed = nx.spring_layout(view, seed=SEED)
         return np.array([placed[v] for v in range(n)], dtype=np.float64)

@@ -12,13 +12,15 @@ import csv
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
 import numpy as np
 
 from detector.samples import Floats
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Edge = tuple[str, str, float]
 FilePath = str | PathLike[str]
@@ -71,6 +73,8 @@ def read_adjacency(path: FilePath) -> tuple[list[str], Floats]:
 
 def read_graphml(path: FilePath) -> tuple[nx.Graph[Any], dict[str, tuple[float, float]]]:
     """Graph with string names, and the positions where every node has one."""
+    import networkx as nx
+
     try:
         graph = nx.read_graphml(_existing(path))
     except (ParseError, nx.NetworkXError, ValueError, KeyError) as error:

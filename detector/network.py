@@ -7,9 +7,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -20,6 +19,9 @@ from detector.drawing import draw_network, layout
 from detector.graph_files import FilePath, read_adjacency, read_edges, read_graphml
 from detector.samples import Floats, Roster
 from estimators.graph import Graph
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +200,8 @@ class Network:
 
     def to_networkx(self) -> nx.Graph[Any]:
         """Nodes by name, with ``pos`` where positions are known; links with ``weight``."""
+        import networkx as nx
+
         view: nx.Graph[Any] = nx.Graph()
         view.add_nodes_from(self.names)
         view.add_weighted_edges_from(self.edges())

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -119,7 +118,9 @@ class Graph:
 
 
 def _to_csr(W: Any) -> sp.csr_array:
-    if isinstance(W, nx.Graph):
+    if hasattr(W, "is_directed"):
+        import networkx as nx  # 10 MB, loaded only for those who give such a graph
+
         if W.is_directed():
             raise ValueError("W: the graph is directed; links between sensors have no direction")
         if W.is_multigraph():

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from estimators.kernels import Array
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SCENARIOS = ("Ia", "Ib", "IIa", "IIb")
 UNCHANGED = "unchanged"
@@ -252,6 +254,8 @@ def scenario(name: str, n_nodes: int = 100, seed: int = 0) -> Scenario:
 
 def _blocks(n_nodes: int, seed: int) -> tuple[nx.Graph[int], list[NDArray[np.intp]]]:
     """Stochastic block model: 4 clusters, links inside with probability 0.5, between with 0.01."""
+    import networkx as nx
+
     clusters = np.array_split(np.arange(n_nodes), 4)
     p = np.full((4, 4), 0.01) + 0.49 * np.eye(4)
     model = nx.stochastic_block_model([len(c) for c in clusters], p.tolist(), seed=seed)
@@ -263,6 +267,8 @@ def _blocks(n_nodes: int, seed: int) -> tuple[nx.Graph[int], list[NDArray[np.int
 
 def _ego_network(n_nodes: int, seed: int) -> tuple[nx.Graph[int], NDArray[np.intp], NDArray[np.intp]]:
     """Barabasi-Albert graph (5 nodes at first, 2 links per new node); a 2-hop ego network and the rest."""
+    import networkx as nx
+
     graph: nx.Graph[int] = nx.barabasi_albert_graph(n_nodes, 2, seed=seed, initial_graph=nx.star_graph(4))
     degree = np.array([d for _, d in graph.degree], dtype=float)
     u = int(np.random.default_rng(seed).choice(n_nodes, p=degree / degree.sum()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,11 @@ def test_mathematics_has_no_clock_and_no_file(path: Path) -> None:
 def test_heart_is_pure(name: str) -> None:
     """The streaming core, from samples to events, has neither clock nor thread nor file."""
     assert not imported(ROOT / "detector" / f"{name}.py") & NOT_FOR_MATHEMATICS
+
+
+def test_the_daemon_loads_no_more_than_it_needs() -> None:
+    """Memory of an edge device: libraries for graphs on request, pictures and statistics stay on the disk."""
+    heavy = ("networkx", "matplotlib", "pandas", "river", "rich", "sklearn", "scipy.optimize", "scipy.stats")
+    code = f"import sys, detector.cli, detector.daemon; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
