@@ -23,6 +23,7 @@ RESOLVED_S = 300.0  # how long a resolved alert is repeated
 MAX_TEXT = 2000  # characters of one annotation
 ENDING = ("incident.resolved", "resolved")
 LABELLED = "incident.labelled"  # what people say later; it neither starts nor ends anything
+EXAMINED = "incident.examined"  # what was found out later: one more annotation
 
 
 class AlertmanagerSink(Sink):
@@ -58,6 +59,7 @@ class AlertmanagerSink(Sink):
         self._alerts: dict[str, dict[str, Any]] = {}  # incident -> alert as last sent
         # incident -> when it ended by the stream's time, and by our clock
         self._ended: dict[str, tuple[float, float]] = {}
+        self._findings: dict[str, dict[str, str]] = {}  # annotations that stay while the alert lives
         self._repeating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -71,6 +73,11 @@ class AlertmanagerSink(Sink):
             if record.get("incident", record["id"]) is None:
                 continue
             incident = str(record.get("incident", record["id"]))
+            if record.get("event") == EXAMINED:
+                if incident in self._alerts:
+                    self._note(incident, record)
+                    changed.append(incident)
+                continue
             late_word = record.get("event") == LABELLED
             if late_word and incident not in self._alerts:
                 continue
@@ -83,6 +90,13 @@ class AlertmanagerSink(Sink):
             changed.append(incident)
         await self._send(dict.fromkeys(changed))
 
+    def _note(self, incident: str, record: Mapping[str, Any]) -> None:
+        kind = str(record.get("details", {}).get("kind", ""))
+        if kind.replace("_", "a").isalnum():
+            note = {f"finding_{kind}": _text(record.get("summary", ""))}
+            self._findings[incident] = self._findings.get(incident, {}) | note
+            self._alerts[incident]["annotations"] |= note
+
     def _alert(self, incident: str, record: Mapping[str, Any]) -> dict[str, Any]:
         copied = {
             name: str(record[name]) for name in self.config.label_fields if record.get(name) is not None
@@ -94,6 +108,7 @@ class AlertmanagerSink(Sink):
             for name, value in record.items()
             if value not in (None, [], {}) and name not in skipped and name.replace("_", "a").isalnum()
         }
+        annotations |= self._findings.get(incident, {})
         begun = _moment(record, ("opened", "onset", "time")) or time.time()
         old = self._alerts.get(incident)
         started = old["startsAt"] if old else _stamp(begun)
@@ -123,6 +138,7 @@ class AlertmanagerSink(Sink):
                 if now - heard > RESOLVED_S + self.config.resend:
                     del self._ended[incident]
                     del self._alerts[incident]
+                    self._findings.pop(incident, None)
             try:
                 await self._send(self._alerts)
             except ConnectorError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from detector.aftermath.api import AftermathApi
 from detector.event_stream import EventStream
 from detector.http_auth import refusal
 from detector.http_limits import Gates, gated
@@ -69,6 +70,7 @@ class HttpServer:
                 web.get("/metrics", self._metrics),
                 web.get("/api/v1/events", self._events),
                 *IncidentsApi(daemon).routes(),
+                *AftermathApi(daemon).routes(),
                 # Sources come and go with a reload, routes of aiohttp do not: looked up at each request.
                 web.route(hdrs.METH_ANY, "/{path:.*}", self._other),
             ]

@@ -60,7 +60,7 @@ class IncidentsApi:
         return answer(self._daemon.gauges.status())
 
     async def list(self, request: web.Request) -> web.Response:
-        """The latest record of each incident, newest first."""
+        """The latest record of each incident, newest first, and what was found out about them."""
         wanted = request.query.get("state", "all")
         if wanted not in ("all", "open", "ended"):
             return error(400, "state must be all, open or ended")
@@ -76,10 +76,16 @@ class IncidentsApi:
         except StateError as failure:
             return error(503, str(failure))
         still_open = self._daemon.worker.picture.open_incidents
-        found = [record.content() for record in stored]
         if wanted != "all":
-            found = [one for one in found if (one["incident"] in still_open) == (wanted == "open")]
-        return answer({"incidents": found[:limit]})
+            stored = [one for one in stored if (one.incident in still_open) == (wanted == "open")]
+        stored = stored[:limit]
+        try:
+            findings = await recorder.ask(recorder.store.findings, [str(one.incident) for one in stored])
+        except StateError as failure:
+            return error(503, str(failure))
+        return answer({
+            "incidents": [one.content() for one in stored], "findings": [one.content() for one in findings],
+        })  # fmt: skip
 
     async def show(self, request: web.Request) -> web.Response:
         """All stored records of one incident, oldest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+from detector.aftermath.openapi import AFTERMATH, action_paths
 from detector.schema import schema
 
 JSON = "application/json"
@@ -36,6 +37,7 @@ def document() -> dict[str, Any]:
             },
         },
     }
+    actions, arguments = action_paths()
     return {
         "openapi": "3.1.0",
         "info": {
@@ -44,9 +46,9 @@ def document() -> dict[str, Any]:
             "description": "Incidents of a sensor network, and the health of the daemon that finds them.",
         },
         "security": [{}, {"token": []}],
-        "paths": PATHS,
+        "paths": PATHS | actions,
         "components": {
-            "schemas": schemas,
+            "schemas": schemas | arguments,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -125,13 +127,21 @@ PATHS: dict[str, Any] = {
     },
     "/api/v1/incidents": {
         "get": {
-            "summary": "The latest record of each incident, newest first.",
+            "summary": "The latest record of each incident, newest first, and what was found out about them.",
             "parameters": [
                 _parameter("state", "query", "Which ones.", {"enum": ["all", "open", "ended"]}),
                 _parameter("limit", "query", "At most so many.", {"type": "integer", "maximum": 1000}),
             ],
             "responses": {
-                "200": _content(_list("incidents")),
+                "200": _content(
+                    {
+                        "type": "object",
+                        "properties": {
+                            "incidents": {"type": "array", "items": _ref("Event")},
+                            "findings": {"type": "array", "items": _ref("Event")},
+                        },
+                    }
+                ),
                 "400": _content(_ref("Error"), "A parameter is not understood."),
             },
         }
@@ -151,6 +161,7 @@ PATHS: dict[str, Any] = {
     "/api/v1/incidents/{incident}/label": _command(
         "Note what people know about it; kept for ever.", _ref("Label")
     ),
+    **AFTERMATH,
     "/api/v1/nodes": {
         "get": {
             "summary": "All nodes with their statistic.",

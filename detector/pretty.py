@@ -18,6 +18,7 @@ WORDS = {
     "incident.updated": "updated",
     "incident.resolved": "RESOLVED",
     "incident.labelled": "labelled",
+    "incident.examined": "examined",
 }
 
 
@@ -28,6 +29,7 @@ def line(record: Mapping[str, Any], colour: bool = True) -> str:
     parts = [f"{clock(time, time):<12}", f"{WORDS.get(kind, kind.partition('.')[2]):<10}"]
     if record.get("incident") and kind.startswith("incident."):
         word = record.get("resolution") if kind == "incident.resolved" else record["severity"]
+        word = record["details"]["kind"] if kind == "incident.examined" else word
         parts += [f"{word or '':<9}", str(record["incident"])]
     parts.append(str(record["summary"]))
     text = printable("  ".join(parts))
@@ -44,7 +46,7 @@ def line(record: Mapping[str, Any], colour: bool = True) -> str:
 
 def story(records: Sequence[Mapping[str, Any]]) -> str:
     """One incident from its records, oldest first, told for people."""
-    last = records[-1]
+    last, findings = split(records)
     now = float(last["time"])
     lines = [f"incident {last['incident']}: {last['summary']}", ""]
     state = f"resolved, {last['resolution']}" if last.get("resolution") else "open"
@@ -76,9 +78,19 @@ def story(records: Sequence[Mapping[str, Any]]) -> str:
             f"{key} {value}" for key, value in labels.items() if value is not None and key != "time"
         )
         lines += ["", f"  label      {said}"]
+    for number, finding in enumerate(findings):
+        about = f"{finding['details']['kind']}, {finding['details']['stage']}: {finding['summary']}"
+        lines += ([""] if number == 0 else []) + [f"  {'found' if number == 0 else '':<10} {about}"]
     lines += ["", "  history"]
     lines += [f"    {line(record, colour=False)}" for record in records]
     return "\n".join(map(printable, lines))
+
+
+def split(records: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """The latest record that tells the state of an incident, and what was found out about it."""
+    findings = [record for record in records if record["event"] == "incident.examined"]
+    rest = [record for record in records if record["event"] != "incident.examined"]
+    return (rest or records)[-1], findings
 
 
 def _moment(time: float, now: float) -> str:

@@ -122,7 +122,7 @@ class Recorder:
     def _shed(self) -> None:
         """While the disk refuses, memory stays bounded: give up the journal, a snapshot will stand for it."""
         bundle = self._bundle
-        if len(bundle.cases) > MAX_CASES:
+        if self.failing is not None and len(bundle.cases) > MAX_CASES:
             lost = len(bundle.cases) - MAX_CASES
             del bundle.cases[:lost]
             self.metrics.count("aftermath_failures_total", lost, kind="", reason="dropped")

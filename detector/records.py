@@ -112,6 +112,20 @@ def of_incident(connection: sqlite3.Connection, incident: str) -> list[Record]:
     return _sound(rows)
 
 
+def findings(connection: sqlite3.Connection, incidents: Sequence[str]) -> list[Record]:
+    """What was found out about these incidents, in order."""
+    rows: list[tuple[Any, ...]] = []
+    for begin in range(0, len(incidents), CHUNK):
+        part = incidents[begin : begin + CHUNK]
+        marks = ",".join("?" * len(part))
+        rows += connection.execute(
+            f"SELECT {COLUMNS} FROM record WHERE incident IN ({marks}) AND event = 'incident.examined' "
+            "ORDER BY number",
+            list(part),
+        )
+    return _sound(rows)
+
+
 def after(connection: sqlite3.Connection, id: str, limit: int) -> list[Record]:
     """The records stored after the one with that id; none if it is not known."""
     rows = connection.execute(

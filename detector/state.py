@@ -278,6 +278,10 @@ class Store:
         with translated(self.path):
             return records.of_incident(self._connection, incident)
 
+    def findings(self, incidents: Sequence[str]) -> list[Record]:
+        with translated(self.path):
+            return records.findings(self._connection, incidents)
+
     def records_after(self, id: str, limit: int) -> list[Record]:
         with translated(self.path):
             return records.after(self._connection, id, limit)

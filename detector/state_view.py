@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from detector import records
+from detector.aftermath import tables
 from detector.database import (
     FILE,
     VERSION,
@@ -54,9 +56,41 @@ def inspect(folder: Path) -> dict[str, Any]:
             "records": ask("SELECT count(*) FROM record"),
             "incidents": ask("SELECT count(DISTINCT incident) FROM record WHERE incident IS NOT NULL"),
             "labels": ask("SELECT count(*) FROM label"),
+            **_aftermath(connection, ask),
             "outbox": dict(connection.execute("SELECT sink, count(*) FROM outbox GROUP BY sink").fetchall()),
             "damaged_files": damaged_files(folder),
         }
+
+
+def _aftermath(connection: sqlite3.Connection, ask: Callable[[str], Any]) -> dict[str, Any]:
+    if ask("PRAGMA user_version") < 2:  # the daemon will bring it up to date
+        return {}
+    return {
+        "case_files": {
+            "count": ask("SELECT count(*) FROM case_file"),
+            "waiting": ask("SELECT count(*) FROM case_file WHERE examined = 0"),
+            "labelled": ask("SELECT count(*) FROM case_file WHERE incident IN (SELECT incident FROM label)"),
+            "bytes": ask("SELECT ifnull(sum(length(meta) + length(body)), 0) FROM case_file"),
+        },
+        "models": tables.list_models(connection),
+    }
+
+
+def export_files(folder: Path, target: Path) -> dict[str, int]:
+    """Every sound case file and model into a folder: NAME.json and NAME.npz each; how many of both."""
+    counts = {"case_files": 0, "models": 0}
+    with _reading(folder) as connection:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < 2:
+            return counts
+        stored = {"case_files": tables.stored_cases, "models": tables.stored_models}
+        for kind, rows in stored.items():
+            (target / kind).mkdir(parents=True, exist_ok=True)
+            for name, meta, body in rows(connection):
+                path = target / kind / quote(name, safe=" ")  # names come from people
+                path.with_name(f"{path.name}.json").write_bytes(msgspec.json.format(meta, indent=2))
+                path.with_name(f"{path.name}.npz").write_bytes(body)
+                counts[kind] += 1
+    return counts
 
 
 def export(folder: Path) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,9 @@ def test_the_tour_of_getting_started_runs(tmp_path: Path) -> None:
     assert len(opened) == 2, "one in the replay, one in the run"
     assert opened[0]["id"] == opened[1]["id"], "the same one"
     assert re.match(r"\d nodes around n\d+ changed at 05:(19|20):\d\d UTC: mean", opened[0]["summary"])
-    assert {"n02", "n04", "n06", "n07"} <= {node["name"] for node in records[-1]["nodes"]}
+    ended = next(record for record in records if record["event"] == "incident.resolved")
+    assert {"n02", "n04", "n06", "n07"} <= {node["name"] for node in ended["nodes"]}
+    assert "course" in [record["details"].get("kind") for record in records]
     assert f"{opened[0]['incident']}\tcleared" in said
     tour = tmp_path / "tour"
     assert len((tour / "incidents.jsonl").read_text().splitlines()) >= 2

@@ -31,6 +31,7 @@ class Action:
     help: str  # one sentence
     run: Callable[[Shelf, Any], dict[str, Any]]  # the result is JSON-ready, but may hold bytes
     arguments: type[Arguments] = Arguments
+    file: bool = False  # the result holds bytes under "file"; the command line writes them to one
 
 
 def parse(action: Action, body: bytes) -> Arguments:

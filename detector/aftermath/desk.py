@@ -11,15 +11,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from detector.aftermath import tables
-from detector.aftermath.actions import Action, Arguments
-from detector.aftermath.casefile import CaseFile
+from detector.aftermath.actions import Action, ActionError, Arguments
+from detector.aftermath.casefile import STAGES, CaseFile
 from detector.aftermath.examiner import Examiner, Finding, finding_event
 from detector.aftermath.hand import Hand, Overloaded
 from detector.aftermath.kinds import KINDS, build_examiner
+from detector.aftermath.orders import Order, Orders
 from detector.aftermath.packing import Unreadable
 from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.shelf import Shelf
@@ -30,24 +31,9 @@ from detector.metrics import Metrics
 from detector.recorder import Recorder
 
 log = logging.getLogger("detector.aftermath")
-MAX_ASKED = 20  # actions that may wait
 RETRY_S = 5.0  # after the store or the thread refused
 
 Publish = Callable[[Sequence[Event], Key], Awaitable[None]]
-
-
-@dataclass
-class Asked:
-    """An action that somebody waits for."""
-
-    kind: str
-    action: Action
-    arguments: Arguments
-    done: asyncio.Future[dict[str, Any]]
-
-
-class Busy(Exception):
-    """Too many actions wait already."""
 
 
 class Desk:
@@ -62,7 +48,7 @@ class Desk:
         self._recorder, self._metrics, self._publish = recorder, metrics, publish
         self._shelf = Shelf(recorder.store, recorder.ask_from_thread)
         self._hand = Hand()
-        self._asked: list[Asked] = []
+        self.orders = Orders()
         self._done: set[Key] = set()  # examined, while the store may not know it yet
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -78,14 +64,28 @@ class Desk:
         """Waits until nothing is left to examine."""
         await self._idle.wait()
 
-    async def act(self, kind: str, action: Action, arguments: Arguments) -> dict[str, Any]:
-        """Have an action done, in its turn; what it gave, or its error."""
-        if len(self._asked) >= MAX_ASKED:
-            raise Busy("too many actions wait already")
-        done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked.append(Asked(kind, action, arguments, done))
+    def act(self, kind: str, name: str, action: Action, arguments: Arguments) -> Order:
+        """Have an action done, in its turn. `Busy` if too many wait."""
+        order = self.orders.add(kind, name, partial(action.run, self._shelf, arguments))
         self.wake()
-        return await done
+        return order
+
+    def again(self, incident: str) -> Order:
+        """Have the case files of an incident examined by what is known today; nothing of it is recorded."""
+        order = self.orders.add("", "examine", partial(self._examine_again, incident))
+        self.wake()
+        return order
+
+    async def overview(self) -> dict[str, Any]:
+        """What there is, JSON-ready."""
+        waiting = await self._recorder.ask(self._recorder.store.read, tables.waiting)
+        listed = await self._recorder.ask(self._recorder.store.read, tables.list_models)
+        return {
+            "kinds": {kind: {"examines": self.examiners.get(kind) is not None} for kind in KINDS},
+            "waiting": len(set(waiting) - self._done),
+            "models": listed,
+            "actions": self.orders.describe(),
+        }
 
     def adopt(self, settings: AftermathSettings) -> None:
         """After a reload."""
@@ -116,8 +116,8 @@ class Desk:
         """One action or one case file; False if there is nothing to do."""
         self._wake.clear()
         await self._build()
-        if self._asked:
-            await self._act(self._asked.pop(0))
+        if (order := self.orders.next()) is not None:
+            await self._obey(order)
             return True
         waiting = await self._recorder.ask(self._recorder.store.read, tables.waiting)
         self._done &= set(waiting)
@@ -125,7 +125,7 @@ class Desk:
         if not left:
             return False
         await self._examine(left[0])
-        return len(left) > 1 or bool(self._asked)
+        return len(left) > 1 or len(self.orders) > 0
 
     async def _build(self) -> None:
         """Who examines, where that is not known."""
@@ -174,23 +174,36 @@ class Desk:
             self._metrics.observe("aftermath_seconds", time.monotonic() - begun)
         return None
 
-    async def _act(self, asked: Asked) -> None:
-        if asked.done.done():  # nobody waits for it any more
+    def _examine_again(self, incident: str) -> dict[str, Any]:
+        """In the thread."""
+        found: list[dict[str, Any]] = []
+        cases = [case for stage in STAGES if (case := self._shelf.case(incident, stage)) is not None]
+        if not cases:
+            raise ActionError(f"there is no case file of an incident {incident!r}")
+        for case in cases:
+            for examiner in self.examiners.values():
+                if examiner is not None and case.stage in examiner.stages:
+                    finding = examiner.examine(case)
+                    if finding is not None:
+                        found.append(finding_event(case, finding).record())
+        return {"findings": found}
+
+    async def _obey(self, order: Order) -> None:
+        if order.done.done():  # nobody waits for it any more
             return
         try:
-            result = await self._hand.run(None, asked.action.run, self._shelf, asked.arguments)
+            order.done.set_result(await self._hand.run(None, order.work))
         except asyncio.CancelledError:
-            asked.done.cancel()
+            order.done.cancel()
+            raise
+        except Overloaded as error:
+            order.done.set_exception(error)
             raise
         except Exception as error:
+            order.done.set_exception(error)
             if not isinstance(error, (ValueError, StateError)):
-                self._failed(asked.kind, "error", f"{asked.kind}: {type(error).__name__}: {error}", error)
-            if not asked.done.done():
-                asked.done.set_exception(error)
-        else:
-            if not asked.done.done():
-                asked.done.set_result(result)
-        self.examiners.pop(asked.kind, None)  # it may have learnt something
+                self._failed(order.kind, "error", f"{order.kind} {order.name}: {error!r}", error)
+        self.examiners.pop(order.kind, None)  # it may have learnt something
         await self._recount()
 
     async def _recount(self) -> None:

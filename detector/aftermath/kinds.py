@@ -17,7 +17,9 @@ from detector.aftermath.examiner import Examiner
 from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.shelf import Shelf
 
-KINDS: dict[str, str] = {}
+KINDS: dict[str, str] = {
+    "course": "detector.aftermath.course",
+}
 
 
 def kind_module(kind: str) -> Any:

@@ -51,6 +51,9 @@ class AftermathSettings(Model):
     time_limit: Duration = Field(
         default=20.0, description="Longest time that one examiner may take for one case file.", gt=0, le=600
     )
+    course: Method = Field(
+        default=Method(), description="Whether a change stays, grows, fades, or is over already."
+    )
 
     @property
     def cases(self) -> CaseSettings:

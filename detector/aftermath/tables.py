@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +97,15 @@ def labels(connection: sqlite3.Connection) -> dict[str, Labels]:
     return found
 
 
+def stored_cases(connection: sqlite3.Connection) -> Iterator[tuple[str, bytes, bytes]]:
+    """Name, JSON and npz of every sound case file, oldest first."""
+    for incident, stage, crc, meta, body in connection.execute(
+        "SELECT incident, stage, crc, meta, body FROM case_file ORDER BY number"
+    ):
+        if _checksum(meta, body, incident, stage) == crc:
+            yield f"{incident}-{stage}", meta, body
+
+
 # ----------------------------------------------------------------------------------------- models
 
 
@@ -141,6 +150,24 @@ def forget_model(connection: sqlite3.Connection, kind: str, name: str) -> bool:
     """All versions of it; False if there was none."""
     gone = connection.execute("DELETE FROM model WHERE kind = ? AND name = ?", (kind, name)).rowcount
     return gone > 0
+
+
+def stored_models(connection: sqlite3.Connection) -> Iterator[tuple[str, bytes, bytes]]:
+    """Name, JSON and npz of every sound version of every model."""
+    for kind, name, version, crc, meta, body in connection.execute(
+        "SELECT kind, name, version, crc, meta, body FROM model ORDER BY kind, name, version"
+    ):
+        if _checksum(meta, body, kind, name, version) == crc:
+            yield f"{kind}-{name}-{version}", meta, body
+
+
+def list_models(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """The newest version of every model, without its contents; JSON-ready."""
+    rows = connection.execute(
+        "SELECT kind, name, max(version), created, length(body) FROM model GROUP BY kind, name "
+        "ORDER BY kind, name"
+    )
+    return [dict(zip(("kind", "name", "version", "created", "bytes"), row, strict=True)) for row in rows]
 
 
 def count_models(connection: sqlite3.Connection) -> dict[str, int]:

@@ -47,6 +47,14 @@ class Daemon:
         status, answer = self._ask("POST", path, body)
         return _good(status, answer, {200, 202, 204})
 
+    def act(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Have something done that may take long: asked for again until it is."""
+        status, answer = self._ask("POST", path, body)
+        while status == 202:
+            status, answer = self._ask("GET", f"/api/v1/aftermath/actions/{answer['action']}", None)
+        done: dict[str, Any] = _good(status, answer, {200})
+        return done
+
     def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         headers = {"Accept": "application/json"}
         token = self._http.secret("token")
@@ -93,6 +101,6 @@ def _good(status: int, answer: Any, good: set[int]) -> Any:
     said = answer.get("error", answer) if isinstance(answer, dict) else answer
     if status in (401, 403):
         raise Failure(f"the daemon refuses the token (http.token or http.token_file): {said}", RUNTIME)
-    if status == 404:
+    if status in (404, 409):
         raise Failure(f"{said}", RUNTIME)
     raise Failure(f"the daemon answered {status}: {said}", RUNTIME)

@@ -91,15 +91,17 @@ def list_(config_path: Path, everything: bool, as_json: bool) -> None:
 @config_option
 @json_option
 def show(incident: str, config_path: Path, as_json: bool) -> None:
-    """Show one incident and its nodes; with --json all its records."""
+    """Show one incident, its nodes and findings; with --json all its records."""
     records = _records(load_config(config_path), incident)
     if as_json:
         print_json(records)
         return
-    print_incidents(records[-1:])
-    nodes = records[-1].get("nodes") or ()
+    last, found = _split(records)
+    print_incidents([last])
+    nodes = last.get("nodes") or ()
     rows = [[node["name"], node["state"], node.get("statistic"), node.get("peak")] for node in nodes]
     print_table(["node", "state", "statistic", "peak"], rows, "nodes")
+    print_findings(found)
 
 
 @click.command()
@@ -110,7 +112,7 @@ def explain(incident: str, config_path: Path, as_json: bool) -> None:
     """Tell why an incident was raised: nodes, onset, evidence against threshold, how values changed."""
     records = _records(load_config(config_path), incident)
     if as_json:
-        print_json(records[-1])
+        print_json(_split(records)[0])
         return
     from detector.pretty import story
 
@@ -131,6 +133,20 @@ def accept(incident: str, config_path: Path) -> None:
 def clear(incident: str, config_path: Path) -> None:
     """It is over: end the incident, learn nothing from it."""
     _tell(config_path, incident, "clear", {})
+
+
+@incidents.command()
+@click.argument("incident")
+@config_option
+@json_option
+def examine(incident: str, config_path: Path, as_json: bool) -> None:
+    """Have an incident examined again, by what the running daemon knows today."""
+    daemon = Daemon(load_config(config_path))
+    found: list[Record] = daemon.act(incident_path(incident, "examine"), {})["findings"]
+    if as_json:
+        print_json(found)
+    else:
+        print_findings(found)
 
 
 @incidents.command()
@@ -163,7 +179,7 @@ def _latest(config: Config) -> list[Record]:
         return _listed(Daemon(config).get("/api/v1/incidents", limit=LIMIT))
     except NotRunning:
         latest: dict[str, Record] = {}
-        for record in _stored(config):
+        for record in (one for one in _stored(config) if one["event"] != "incident.examined"):
             latest.pop(record["incident"], None)
             latest[record["incident"]] = record
         return list(latest.values())[::-1]
@@ -190,6 +206,21 @@ def _stored(config: Config) -> list[Record]:
 def _listed(answer: Record) -> list[Record]:
     found: list[Record] = answer["incidents"] if "incidents" in answer else answer["records"]
     return found
+
+
+def _split(records: list[Record]) -> tuple[Record, list[Record]]:
+    from detector.pretty import split
+
+    last, found = split(records)
+    return dict(last), [dict(one) for one in found]
+
+
+def print_findings(records: list[Record]) -> None:
+    if not records:
+        click.echo("no findings")
+        return
+    rows = [[one["details"]["kind"], one["details"]["stage"], one["summary"]] for one in records]
+    print_table(["finding", "stage", "summary"], rows, "findings")
 
 
 def print_incidents(records: list[Record]) -> None:

@@ -40,11 +40,21 @@ def _words(value: Any) -> str:
 @state.command()
 @config_option
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-def export(config_path: Path, output: Path | None) -> None:
+@click.option(
+    "--files", type=click.Path(path_type=Path, file_okay=False),
+    help="Write case files and models into this folder instead, as JSON and npz.",
+)  # fmt: skip
+def export(config_path: Path, output: Path | None, files: Path | None) -> None:
     """Print every record and every label as JSON lines, oldest first."""
     from detector.state_view import export as records
+    from detector.state_view import export_files
 
-    found = records(load_config(config_path).state.folder())
+    folder = load_config(config_path).state.folder()
+    if files is not None:
+        counts = export_files(folder, files)
+        click.echo(f"{counts['case_files']} case files and {counts['models']} models written to {files}")
+        return
+    found = records(folder)
     with click.open_file(str(output) if output else "-", "w", encoding="utf-8") as out:
         for record in found:
             out.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -206,7 +206,9 @@ def test_an_action_teaches_the_examiner(tmp_path, monkeypatch) -> None:
     rig = Rig(tmp_path, monkeypatch, size=kind)
     action = find_action("size", "train")
     arguments = parse(action, b'{"name": "a", "weight": 2}')
-    assert rig.run(case("i1"), then=lambda desk: desk.act("size", action, arguments)) == {"version": 1}
+    assert rig.run(case("i1"), then=lambda desk: desk.act("size", "train", action, arguments).done) == {
+        "version": 1
+    }
     assert rig.events == []
     assert rig.count("models", kind="size") == 1
     rig.run(case("i2"))
@@ -233,7 +235,7 @@ def test_actions_that_make_no_sense(tmp_path, monkeypatch) -> None:
             parse(action, body)
     wrong = parse(action, b'{"name": "a", "weight": -1}')
     with pytest.raises(ActionError, match="positive"):
-        rig.run(then=lambda desk: desk.act("size", action, wrong))
+        rig.run(then=lambda desk: desk.act("size", "train", action, wrong).done)
 
 
 def test_a_model_that_cannot_be_used(tmp_path, monkeypatch) -> None:

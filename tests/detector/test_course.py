@@ -1,0 +1,70 @@
+"""What the examiner `course` says of real case files."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from detector.aftermath.course import CourseExaminer, examiner
+from detector.aftermath.settings import AftermathSettings, Method
+from tests.detector.learnt import NOW, START, pipeline, quiet, samples
+from tests.detector.test_aftermath_store import case
+
+
+def settled(change, scale=None):
+    """The settled case file of n1 and n2, to which ``change`` of the ticks since NOW + 20 is added."""
+    made = pipeline()
+    made.cases = []
+    X = quiet(NOW, NOW + 120)
+    since = np.arange(120.0) - 20.0
+    X[:, [1, 2], 0] *= np.where(since >= 0, scale or 1.0, 1.0)[:, None]
+    X[:, [1, 2], 0] += np.where(since >= 0, change(since), 0.0)[:, None]
+    made.push(samples(X, NOW))
+    return next(found for found in made.cases if found.stage == "settled")
+
+
+@pytest.mark.parametrize(
+    ("shape", "change", "words"),
+    [
+        ("step", lambda t: 4.0 + 0 * t, "changed in a step and stays there"),
+        ("growing", lambda t: 0.15 * t, "still moves away"),
+        ("fading", lambda t: np.maximum(7.0 - 0.2 * t, 0.0), "comes back"),
+        ("burst", lambda t: 5.0 * (t < 12), "is back after 12 s"),
+    ],
+)
+def test_every_shape(shape, change, words):
+    """In words and in numbers, for the nodes that changed; the same each time, and plain JSON."""
+    one = settled(change)
+    finding = CourseExaminer().examine(one)
+
+    assert finding is not None
+    assert finding.data["shape"] == shape
+    assert finding.summary.startswith("mean of component 1 ")
+    assert words in finding.summary
+    assert {"n1", "n2"} <= {node["name"] for node in finding.data["nodes"]}
+    assert finding.data["since"] == one.begin
+    assert abs(one.begin - START - NOW - 20) < 15
+    assert msgspec.json.decode(msgspec.json.encode(finding.data)) == finding.data
+    assert CourseExaminer().examine(one) == finding
+
+
+def test_numbers_in_units_of_the_sensor():
+    """A ramp of 0.15 per second is told as such."""
+    finding = CourseExaminer().examine(settled(lambda t: 0.15 * t))
+    rates = [node["change_per_time"] for node in finding.data["nodes"] if node["name"] in ("n1", "n2")]
+    assert np.mean(rates) == pytest.approx(0.15, abs=0.08)
+
+
+def test_a_spread_that_grew():
+    finding = CourseExaminer().examine(settled(lambda t: 0 * t, scale=3.0))
+    assert finding.data["change"] == "spread"
+    assert finding.data["shape"] == "step"
+
+
+def test_nothing_to_say():
+    """Quiet values, and too few of them, lead to no finding; neither does one who is switched off."""
+    assert CourseExaminer().examine(case()) is None
+    off = AftermathSettings(course=Method(enabled=False))
+    assert examiner(off, None) is None
+    assert examiner(AftermathSettings(), None) is not None
