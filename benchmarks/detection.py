@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 RUN, BLOCK, HORIZON = 1000.0, 250, 250
 LEAD = 550  # quiet ticks before a change: all windows are full
 MEMBERSHIP = ("incidents", "precision", "recall", "precision25", "recall25")
-CASES = ("Ia", "Ib", "IIa", "IIb", "mixed")
+CASES = ("Ia", "Ib", "IIa", "IIb", "mixed", "modes")
 
 
 @dataclass
@@ -58,6 +58,8 @@ class Case:
 def case(name: str, seed: int, n_nodes: int = 100) -> Case:
     if name == "mixed":
         return _mixed(seed, n_nodes)
+    if name == "modes":
+        return _modes(seed, n_nodes)
     made = scenario(name, n_nodes, seed)
     changed = made.stream(1, 1, 0).changed
     return Case(name, made.graph, changed, lambda T, at, s: made.stream(T, at, s).x)
@@ -83,6 +85,23 @@ def _mixed(seed: int, n_nodes: int) -> Case:
     return Case("mixed", made.graph, {"mean +0.5 sd": cluster}, stream)
 
 
+def _modes(seed: int, n_nodes: int) -> Case:
+    """Machines that idle narrowly (sd 0.05 at 4) and work widely (sd 1 at 0); changes of one mode only."""
+    made = scenario("Ia", n_nodes, seed)
+    changed = dict(zip(("idle +0.1", "work +0.5"), (group.nodes for group in made.groups[-2:]), strict=True))
+
+    def stream(T: int, at: int, s: int) -> Floats:
+        draw = np.random.default_rng([s, 78])
+        shift = np.zeros((2, T, n_nodes))
+        for k, nodes in enumerate(changed.values()):
+            shift[k, at:, nodes] = (0.1, 0.5)[k]
+        idle = draw.normal(4.0, 0.05, (T, n_nodes)) + shift[0]
+        work = draw.normal(0.0, 1.0, (T, n_nodes)) + shift[1]
+        return np.asarray(np.where(draw.random((T, n_nodes)) < 0.5, idle, work)[:, :, None])
+
+    return Case("modes", made.graph, changed, stream)
+
+
 class Ours(Watcher):
     """The engine of the detector, at both of its levels."""
 
@@ -95,7 +114,7 @@ class Ours(Watcher):
             choice, psi = Tuning(Z, graph, settings, block).choose(lambda _, __: None)
         else:
             psi = features(Z, choice.sigma, settings)
-        self.choice, self.rank = choice, psi.rank
+        self.choice, self.rank, self.atoms = choice, psi.rank, len(psi.dictionary.atoms)
         self.engine = Engine(graph, psi, settings, choice)
         # Quiet mean and spread as the detector learns them: from the history in its own order, twice over.
         need = settings.windows.reference + settings.windows.tests[-1]
@@ -127,7 +146,7 @@ def watchers(which: list[str], Z: Floats, graph: Graph, report: dict[str, Any]) 
     base = Settings.of()
     if "ours" in which:
         made = Ours("ours", Z, graph, base)
-        report["choice"] = vars(made.choice) | {"rank": made.rank}
+        report["choice"] = vars(made.choice) | {"rank": made.rank, "atoms": made.atoms}
         yield made
         if (made.choice.sigma, made.choice.coupling) != (0.6, 1.0) and "fixed" in which:
             yield Ours(
@@ -137,6 +156,10 @@ def watchers(which: list[str], Z: Floats, graph: Graph, report: dict[str, Any]) 
                 base,
                 replace(made.choice, sigma=0.6, coupling=1.0, ridge=0.01),
             )
+    if "sparse" in which:
+        made = Ours("ours, sparse dictionary", Z, graph, Settings.of(estimator={"dictionary": "sparse"}))
+        report["choice"] = vars(made.choice) | {"rank": made.rank, "atoms": made.atoms}
+        yield made
     if "pool" in which:
         yield Ours("ours without graph (POOL)", Z, graph, Settings.of(estimator={"name": "pool"}), pool=True)
     if "single" in which:
@@ -155,7 +178,20 @@ def watchers(which: list[str], Z: Floats, graph: Graph, report: dict[str, Any]) 
         yield Dummy()
 
 
-METHODS = ["ours", "fixed", "pool", "single", "mmd", "newma", "t2", "adwin", "kswin", "pagehinkley", "dummy"]
+METHODS = [
+    "ours",
+    "fixed",
+    "sparse",
+    "pool",
+    "single",
+    "mmd",
+    "newma",
+    "t2",
+    "adwin",
+    "kswin",
+    "pagehinkley",
+    "dummy",
+]
 
 
 def maxima(S: NDArray[np.float32]) -> NDArray[np.float32]:

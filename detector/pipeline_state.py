@@ -71,6 +71,8 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
     if isinstance(pipeline.engine, Engine):
         features, quiet = pipeline.engine.bank.features, pipeline.engine.quiet
         arrays |= {"features.atoms": features.dictionary.atoms, "features.projection": features.projection}
+        if features.dictionary.widths is not None:
+            arrays["features.widths"] = features.dictionary.widths
         meta["features"] = {"sigma": features.dictionary.sigma, "kernel": features.dictionary.kernel}
         meta["choice"] = vars(pipeline.engine.choice) | {}
         # In absolute terms too: they follow from the graph, and must not move with a node that comes or goes.
@@ -132,7 +134,12 @@ def _engine(
         river = RiverEngine(graph.n_nodes, pipeline.preprocess.dim_out, settings)
         river.restore(_part("engine", arrays), rows)
         return river
-    dictionary = Dictionary(arrays["features.atoms"], meta["features"]["sigma"], meta["features"]["kernel"])
+    dictionary = Dictionary(
+        arrays["features.atoms"],
+        meta["features"]["sigma"],
+        meta["features"]["kernel"],
+        arrays.get("features.widths"),
+    )
     features = Nystroem(dictionary, rank=1, outside=True)
     features.projection = np.ascontiguousarray(arrays["features.projection"])
     engine = Engine(graph, features, settings, Choice(**meta["choice"]))
@@ -152,12 +159,12 @@ def _engine(
 
 def changed(settings: Settings, meta: dict[str, Any]) -> list[str]:
     """Settings under which the state was learnt and that have changed since: it cannot be taken over."""
-    groups = {"estimator": asdict(settings.estimator), "windows": asdict(settings.windows)}
+    groups: dict[str, Any] = {"estimator": settings.estimator, "windows": settings.windows}
     return [
         f"{group}.{key}"
         for group, now in groups.items()
-        for key, value in now.items()
-        if _plain(value) != _plain(meta[group][key])
+        for key, value in asdict(now).items()
+        if _plain(value) != _plain(meta[group].get(key, getattr(type(now)(), key)))  # a key that came later
     ]
 
 

@@ -24,6 +24,7 @@ from detector.ticks import AlignSettings
 from detector.verdict import IncidentSettings
 
 ESTIMATORS = ("grulsif", "pool", "adwin", "kswin", "page-hinkley")
+DICTIONARIES = ("coherence", "sparse")
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,13 @@ class EstimatorSettings:
     ridge: float | None = field(
         default=None, metadata={"help": "Weight of the ridge penalty; null: chosen while learning."}
     )
+    dictionary: str = field(
+        default="coherence",
+        metadata={
+            "help": "coherence: many points, one kernel width; sparse: at most 32 atoms with widths of their "
+            "own, for values with modes of very different width.",
+        },
+    )
     rank: int = field(default=32, metadata={"help": "Most features."})
     atoms: int = field(
         default=256, metadata={"help": "Most points of the dictionary from which features are made."}
@@ -132,6 +140,8 @@ class EstimatorSettings:
     def __post_init__(self) -> None:
         if self.name not in ESTIMATORS:
             raise ValueError(f"name: must be one of {', '.join(ESTIMATORS)}, got {self.name!r}")
+        if self.dictionary not in DICTIONARIES:
+            raise ValueError(f"dictionary: must be one of {', '.join(DICTIONARIES)}, got {self.dictionary!r}")
         if not 0.0 <= self.alpha < 1.0:
             raise ValueError(f"alpha: must be in [0, 1), got {self.alpha}")
         for name in ("sigma", "ridge"):

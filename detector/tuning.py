@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 Nodes = NDArray[np.int32]
 Progress = Callable[[str, float], None]
 
+SPARSE_ATOMS = 32
 SIGMAS = (0.6, 1.0)
 COUPLINGS = (0.3, 0.1, 1.0)  # the width is chosen at the first
 RIDGE_SHARE, LEAST_RIDGE = 0.01, 0.002  # of the coupling: the document's gamma is of this order
@@ -43,15 +44,27 @@ LEAK_LIMIT = 2.0  # unchanged neighbours of an event may be alarmed so much more
 
 
 def features(Z: Floats, sigma: float, settings: Settings, tol: float = 1e-3) -> Nystroem:
-    """Dictionary (Algorithm 3) and Nystroem features of the quiet values."""
+    """Dictionary (Algorithm 3, or sparse) and Nystroem features of the quiet values."""
     picked = np.linspace(0, Z.shape[1] - 1, min(Z.shape[1], 200)).astype(int)
     points = [z[np.isfinite(z).all(axis=1)][:500] for z in (Z[:, v] for v in picked)]
     points = [p for p in points if len(p) > 1]
     if not points:
         raise ValueError("history: no node has two complete samples, so there is nothing to learn from")
     width = sigma * float(np.median([median_distance(p, max_points=250) for p in points]))
-    dictionary = Dictionary.build(points, sigma=width, budget=settings.estimator.atoms)
+    if settings.estimator.dictionary == "sparse":
+        dictionary = _sparse(np.concatenate(points), width, settings.estimator.atoms)
+    else:
+        dictionary = Dictionary.build(points, sigma=width, budget=settings.estimator.atoms)
     return Nystroem(dictionary, tol=tol, rank=settings.estimator.rank - 1, outside=True)
+
+
+def _sparse(points: Floats, width: float, budget: int) -> Dictionary:
+    """Atoms of many widths; the one that is being tried is that of the coarse cover."""
+    from estimators.sparse_dictionary import SparseDictionary  # scipy.optimize costs memory, for this alone
+
+    spread = float(points.std(axis=0).max()) or 1.0
+    atoms = SparseDictionary(cover=width / spread, max_atoms=min(budget, SPARSE_ATOMS)).fit(points)
+    return Dictionary(atoms.centers, width, widths=atoms.widths)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from estimators.atoms import Atoms
 from estimators.kernels import Array, as_points, kernel_named, median_distance
 
 
@@ -43,11 +44,16 @@ def coherent_subset(x: ArrayLike, mu: float, sigma: float, kernel: str = "gaussi
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Atoms shared by all nodes, with the kernel they were chosen for."""
+    """Atoms shared by all nodes, with the kernel they were chosen for.
+
+    Atoms may have ``widths`` of their own (`sparse_dictionary.py`); the functions of each width are then a
+    space by themselves, and the kernel is the mean over the widths: the direct sum, of unit norm as well.
+    """
 
     atoms: Array  # (L, d)
     sigma: float
     kernel: str = "gaussian"
+    widths: Array | None = None  # (L,), gaussian only; None: all of width sigma
 
     @classmethod
     def build(cls, ref: Sequence[Array], test: Sequence[Array] = (), *, mu_node: float = 0.1,
@@ -82,7 +88,22 @@ class Dictionary:
         union = np.concatenate([np.stack([a[i] for a in node_atoms if len(a) > i]) for i in range(turns)])
         return cls(coherent_subset(union, mu_graph, sigma, kernel, budget), sigma, kernel)
 
+    @property
+    def n_widths(self) -> int:
+        return 1 if self.widths is None else len(np.unique(self.widths))
+
+    def values(self, x: Array) -> Array:
+        """Kernel values (n, L) of the points x (n, d) with the atoms, each at its width."""
+        if self.widths is None:
+            return kernel_named(self.kernel)(x, self.atoms, self.sigma)
+        return Atoms(self.atoms, self.widths).transform(x)
+
+    def gram(self) -> Array:
+        """(L, L) inner products of the atoms: none between atoms of different widths."""
+        K = self.values(self.atoms)
+        return K if self.widths is None else np.where(self.widths[:, None] == self.widths, K, 0.0)
+
     def coverage(self, x: ArrayLike) -> Array:
         """Largest kernel value of each point of x (n, d) with an atom: 1 = on an atom, 0 = far away."""
-        nearest: Array = kernel_named(self.kernel)(as_points(x), self.atoms, self.sigma).max(axis=1)
+        nearest: Array = self.values(as_points(x)).max(axis=1)
         return nearest

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from estimators.dictionary import Dictionary
-from estimators.kernels import Array, as_points, kernel_named
+from estimators.kernels import Array, as_points
 
 Features = Callable[[ArrayLike], Array]  # points (n, d) to features (n, r)
 
@@ -21,6 +21,7 @@ class Nystroem:
     With K_D = U diag(e) U' the features are psi(x) = diag(e)^(-1/2) U' k_D(x): Eq. 36 up to a rotation,
     which changes neither scores nor ratios. Eigenvalues below ``tol`` times the largest are left out:
     a coherence dictionary is very redundant, and every later cost goes with r^2. ``rank`` caps r.
+    With several widths K_D is that of their mean kernel, 1/S of the Gram within each of the S widths.
     Then psi(x)'psi(y) is the Nystroem approximation of K(x, y), so ||psi(x)|| <= 1. ``jitter`` is added to
     the diagonal of K_D (the authors' program adds 1e-6); truncation makes it unnecessary.
 
@@ -33,7 +34,7 @@ class Nystroem:
         if not 0.0 <= tol < 1.0:
             raise ValueError(f"tol: relative eigenvalue tolerance must be in [0, 1), got {tol}")
         self.dictionary, self.outside = dictionary, outside
-        K = kernel_named(dictionary.kernel)(dictionary.atoms, dictionary.atoms, dictionary.sigma)
+        K = dictionary.gram()
         e, U = np.linalg.eigh(K + jitter * np.eye(len(K)))
         # Never below rounding: an eigenvalue of size eps carries no digits of its own.
         keep = e > max(tol, len(e) * np.finfo(float).eps) * e[-1]
@@ -41,7 +42,7 @@ class Nystroem:
             keep[: max(len(e) - rank, 0)] = False
         e, U = e[keep][::-1], U[:, keep][:, ::-1]
         U *= np.where(U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])] < 0, -1.0, 1.0)  # one sign, always
-        self.projection: Array = np.ascontiguousarray(U / np.sqrt(e))  # (L, r)
+        self.projection: Array = np.ascontiguousarray(U / np.sqrt(e * dictionary.n_widths))  # (L, r)
 
     @property
     def rank(self) -> int:
@@ -52,7 +53,7 @@ class Nystroem:
         points, D = as_points(x), self.dictionary
         if points.shape[1] != D.atoms.shape[1]:
             raise ValueError(f"x: dimension {points.shape[1]}, but the dictionary has {D.atoms.shape[1]}")
-        features: Array = kernel_named(D.kernel)(points, D.atoms, D.sigma) @ self.projection
+        features: Array = D.values(points) @ self.projection
         if self.outside:
             rest = np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->i", features, features), 0.0))
             return np.column_stack([features, rest])

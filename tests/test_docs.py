@@ -62,6 +62,7 @@ def test_the_tour_of_getting_started_runs(tmp_path: Path) -> None:
     said = run(["bash", "-eu"], tmp_path, script)
     records = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     opened = [record for record in records if record["event"] == "incident.opened"]
+    told = [record for record in records if record["event"] != "incident.examined"]
     assert len(opened) == 2, "one in the replay, one in the run"
     assert opened[0]["id"] == opened[1]["id"], "the same one"
     assert re.match(r"\d nodes around n\d+ changed at 05:(19|20):\d\d UTC: mean", opened[0]["summary"])

@@ -19,6 +19,7 @@ from detector.aftermath.shelf import Shelf
 
 KINDS: dict[str, str] = {
     "course": "detector.aftermath.course",
+    "explanation": "detector.aftermath.explanation",
 }
 
 

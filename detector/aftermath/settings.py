@@ -40,6 +40,12 @@ class Method(Model):
     enabled: bool = Field(default=True, description="Whether case files are examined for this.")
 
 
+class ExplanationSettings(Method):
+    """Where in the values the nodes of an incident changed: ranges that gained or lost mass."""
+
+    nodes: int = Field(default=5, description="Members that are explained, strongest first.", ge=1, le=50)
+
+
 class AftermathSettings(Model):
     """What happens after an alarm."""
 
@@ -53,6 +59,10 @@ class AftermathSettings(Model):
     )
     course: Method = Field(
         default=Method(), description="Whether a change stays, grows, fades, or is over already."
+    )
+    explanation: ExplanationSettings = Field(
+        default_factory=ExplanationSettings,
+        description="Ranges of values that gained or lost mass, in the sensor's units.",
     )
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -57,6 +59,36 @@ def test_restart_of_every_estimator(estimator):
 
     assert one.push(rest) == two.push(rest)
     same(one, two)
+
+
+def test_restart_with_a_sparse_dictionary():
+    """Atoms with widths of their own are part of the state; the other dictionary would have to learn."""
+    chosen = learnt.settings()
+    chosen = replace(chosen, estimator=replace(chosen.estimator, dictionary="sparse", atoms=8))
+    one = Pipeline(NETWORK, 1, chosen)
+    one.push(samples(quiet(0, LEARN + 60), 0))
+    two = thawed(frozen(one), chosen=chosen)
+    rest = samples(changed(NOW, NOW + 60, NOW + 10, [1, 2]), NOW)
+
+    assert 1 < one.dictionary_size <= 8
+    assert one.push(rest) == two.push(rest)
+    assert one.incidents.open
+    same(one, two)
+    with pytest.raises(ValueError, match=r"learnt with another estimator\.dictionary, estimator\.atoms"):
+        thawed(frozen(one))
+
+
+def test_a_state_from_before_a_key():
+    """A setting that the state does not know yet had its default then."""
+    arrays, meta = learnt.state()
+    old = msgspec.json.decode(meta)
+    del old["estimator"]["dictionary"]
+
+    assert thawed((arrays, msgspec.json.encode(old))).phase == "watching"
+    other = learnt.settings()
+    other = replace(other, estimator=replace(other.estimator, dictionary="sparse"))
+    with pytest.raises(ValueError, match=r"learnt with another estimator\.dictionary"):
+        thawed((arrays, msgspec.json.encode(old)), chosen=other)
 
 
 def test_river_detectors_open_incidents():

@@ -60,6 +60,7 @@ def test_groups_as_mappings():
         ({"windows": {"tests": [10, 5]}}, r"windows\.tests: lengths must be increasing"),
         ({"windows": {"mode": "jumping"}}, r"windows\.mode: must be sliding or fixed, got 'jumping'"),
         ({"estimator": {"name": "magic"}}, r"estimator\.name: must be one of grulsif"),
+        ({"estimator": {"dictionary": "large"}}, r"estimator\.dictionary: must be one of coherence, sparse"),
         ({"estimator": {"alpha": 1.0}}, r"estimator\.alpha"),
         ({"estimator": {"sigma": 0.0}}, r"estimator\.sigma: must be positive"),
         ({"estimator": {"coupling": -1.0}}, r"estimator\.coupling: must not be negative"),

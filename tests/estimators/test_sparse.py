@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from estimators.atoms import Atoms
 from estimators.base import NotFittedError
+from estimators.dictionary import Dictionary
+from estimators.features import Nystroem
 from estimators.reading_screen import ReadingScreen, isolated
 from estimators.relaxation import Relaxation
 from estimators.sparse_dictionary import SparseDictionary
@@ -150,6 +152,28 @@ def test_dictionary_is_scale_free_and_bounded():
     assert len(cloud) <= 12
     assert cloud.centers.shape[1] == 3
     assert len(SparseDictionary().fit(np.full(50, 7.0))) == 1
+
+
+def test_features_of_many_widths():
+    """The features are those of the mean kernel over the widths: of unit norm, exact on the atoms' span."""
+    x = two_modes(np.random.default_rng(2), 500)[:, None]
+    atoms = SparseDictionary().fit(x)
+    D = Dictionary(atoms.centers, 1.0, widths=atoms.widths)
+    psi, K = Nystroem(D, tol=0.0), D.gram()
+    features = psi(x)
+
+    assert D.n_widths == len(set(atoms.widths)) > 1
+    assert np.linalg.eigvalsh(K).min() > -1e-12
+    assert np.linalg.norm(features, axis=1).max() <= 1.0 + 1e-9
+    # psi(x)'psi(y) = 1/S sum over widths of k_w(x)' K_w^-1 k_w(y)
+    k = D.values(x[:5])
+    expected = sum(
+        k[:, rows] @ np.linalg.solve(K[np.ix_(rows, rows)], k[:, rows].T)
+        for rows in (np.flatnonzero(atoms.widths == w) for w in set(atoms.widths))
+    )
+    np.testing.assert_allclose(features[:5] @ features[:5].T, expected / D.n_widths, atol=1e-8)
+    assert D.coverage(x).min() > 0.05
+    assert D.coverage([[1e6]])[0] == 0.0
 
 
 def test_atoms_are_distinct():
