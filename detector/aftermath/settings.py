@@ -43,7 +43,7 @@ class Method(Model):
 class ExplanationSettings(Method):
     """Where in the values the nodes of an incident changed: ranges that gained or lost mass."""
 
-    nodes: int = Field(default=5, description="Members that are explained, strongest first.", ge=1, le=50)
+    nodes: int = Field(default=3, description="Members that are explained, strongest first.", ge=1, le=50)
 
 
 class AftermathSettings(Model):

@@ -131,4 +131,4 @@ def test_switched_off():
     off = AftermathSettings(explanation=ExplanationSettings(enabled=False))
 
     assert examiner(off, None) is None
-    assert examiner(AftermathSettings(), None).settings.nodes == 5
+    assert examiner(AftermathSettings(), None).settings.nodes == 3
