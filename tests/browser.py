@@ -31,8 +31,8 @@ def chromium(folder: Path, size: tuple[int, int] = (1280, 900), *, dark: bool = 
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
     try:
-        browser.set_script_timeout(10)
-        browser.set_page_load_timeout(20)
+        browser.set_script_timeout(30)
+        browser.set_page_load_timeout(60)
         # The size of the page itself, phones included: a window cannot be narrower than 500.
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -50,7 +50,7 @@ def console(browser: Any) -> list[str]:
     ]
 
 
-def until(browser: Any, script: str, seconds: float = 15.0) -> Any:
+def until(browser: Any, script: str, seconds: float = 45.0) -> Any:
     """Wait until ``script``, a JavaScript expression, is true; its value."""
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -69,7 +69,7 @@ def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def wait_for(condition: Callable[[], Any], timeout: float = 20.0, what: str = "") -> Any:
+def wait_for(condition: Callable[[], Any], timeout: float = 60.0, what: str = "") -> Any:
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {timeout} s in vain for {what or condition}"
@@ -188,7 +188,7 @@ class Service:
         assert found, f"no metric {name} {labels}"
         return total
 
-    def stop(self, timeout: float = 15.0) -> int:
+    def stop(self, timeout: float = 30.0) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)
 
@@ -278,7 +278,7 @@ def learnt(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "in.jsonl").write_text("\n".join(lines(0, LEARN + 60)) + "\n")
     with Service(write_config(folder), "--once") as service:
-        assert service.process.wait(90) == 0, service.said()
+        assert service.process.wait(270) == 0, service.said()
     assert any("calibrated" in line for line in (folder / "out.jsonl").read_text().splitlines())
     return folder / "state"
 

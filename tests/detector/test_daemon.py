@@ -57,7 +57,7 @@ def test_stop_during_calibration_is_quick(tmp_path: Path) -> None:
     )
     with rig.Service(config) as service:
         service.wait_ready()
-        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"], timeout=30)
+        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"], timeout=60)
         assert service.ask("/healthz")[0] == 200
         begun = time.monotonic()
         assert service.stop() == 0
