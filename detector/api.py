@@ -20,8 +20,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detector.calibration import Report
 from detector.events import Event
+from detector.learnt import Report
 from detector.network import Network
 from detector.pipeline import Pipeline
 from detector.samples import Columns, Sampled

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,111 +11,20 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from detector.bootstrap import block_length, correlation_time, rows
-from detector.engine import Choice, Engine
+from detector.engine import Engine
 from detector.injection import Change, neighbourhood
+from detector.learnt import Report
+from detector.quiet_course import Course, Watch
 from detector.rehearsal import Rehearsal
 from detector.settings import Settings
-from detector.tail import Tail, episodes
 from detector.tuning import Tuning
 from estimators.graph import Graph
-from estimators.levels import Quiet
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
-NODE_RUN = 1000.0  # ticks a quiet node stays below its own threshold, on average
-NODE_BLOCK = 250  # ticks of which the largest value is kept
 PROMISE = 20.0  # the tail is trusted this many times beyond the history
-IN_ORDER = 1000  # ticks of history, windows filled, from which its own moments are taken
 WATCHED = 150  # ticks in which a put-in change must be found
-
-
-@dataclass
-class Report:
-    """What was learnt, promised and checked; ``record`` for programs, ``text`` for people."""
-
-    choice: Choice
-    rank: int
-    atoms: int
-    n_ticks: int
-    block: int
-    step: float
-    threshold: float
-    event_threshold: float
-    promised: float  # false incidents per tick
-    budget: str
-    tail: Tail
-    validated: dict[str, float] = field(default_factory=dict)
-    delays: list[dict[str, Any]] = field(default_factory=list)
-    trials: list[dict[str, float]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "choice": vars(self.choice) | {},
-            "rank": self.rank,
-            "atoms": self.atoms,
-            "ticks": self.n_ticks,
-            "block": self.block,
-            "step_seconds": self.step,
-            "threshold": self.threshold,
-            "event_threshold": self.event_threshold,
-            "budget": self.budget,
-            "promised_per_tick": self.promised,
-            "tail": vars(self.tail) | {},
-            "validated": self.validated,
-            "delays": self.delays,
-            "trials": self.trials,
-            "warnings": self.warnings,
-        }
-
-    @classmethod
-    def of(cls, record: dict[str, Any]) -> Report:
-        """The report a record was made from."""
-        return cls(
-            Choice(**record["choice"]),
-            record["rank"],
-            record["atoms"],
-            record["ticks"],
-            record["block"],
-            record["step_seconds"],
-            record["threshold"],
-            record["event_threshold"],
-            record["promised_per_tick"],
-            record["budget"],
-            Tail(**record["tail"]),
-            record["validated"],
-            record["delays"],
-            record["trials"],
-            record["warnings"],
-        )
-
-    def text(self) -> str:
-        c, v = self.choice, self.validated
-        lines = [f"learnt from {self.n_ticks} ticks of {self.step:g} s; blocks of {self.block} ticks"]
-        if np.isfinite(self.promised):
-            lines += [
-                (
-                    f"kernel width {c.sigma:g} × median distance, coupling {c.coupling:g}, "
-                    f"ridge {c.ridge:g}, gains {c.gain:g} and {c.inside:g}; {self.atoms} atoms, "
-                    f"rank {self.rank}"
-                ),
-                f"thresholds: event {self.event_threshold:.2f}, node {self.threshold:.2f}",
-                f"promised: {self.budget}, the whole network",
-                (
-                    f"checked on {v['ticks']:.0f} ticks not used before: {v['incidents']:.0f} false "
-                    f"incidents, expected {v['expected']:.2f}; 95 % interval {v['low']:.3g} to "
-                    f"{v['high']:.3g} times that"
-                ),
-                "expected delay in ticks (median; found within 150):",
-            ]
-        lines += [
-            f"  {d['change']:<18} on {d['nodes']:>3} node{'s' if d['nodes'] != 1 else ' '}: "
-            + (f"{d['delay']:.0f}" if np.isfinite(d["delay"]) else "not found")
-            + f" ({100 * d['found']:.0f} %)"
-            for d in self.delays
-        ]
-        return "\n".join(lines + [f"warning: {w}" for w in self.warnings])
 
 
 @dataclass
@@ -144,19 +52,13 @@ def calibrate(
     tuning = Tuning(learn, graph, settings, block)
     choice, features = tuning.choose(lambda what, share: say(what, 0.4 * share))
     engine = Engine(graph, features, settings, choice)
-    n = graph.n_nodes
-    # As long as the history can feed with new combinations, and a small core can bear.
-    cost = n * len(settings.windows.tests) * features.rank**2
-    quiet_ticks = int(min(np.clip(200_000 // n, 1500, 4000), max(2 * kept, 1500)))
-    tail_ticks = int(min(np.clip(3_200_000_000 // cost, 3000, 20_000), max(6 * kept, 3000)))
-
-    run = Rehearsal(engine, learn, rows(kept, block, settings.alarm.seed + 2))
-    run.pulse = lambda share: say("what quiet looks like", 0.4 + 0.1 * share)
-    run.warm_up()
-    run.learn_quiet(quiet_ticks, correlation)
-    run.pulse = lambda share: say("threshold", 0.5 + 0.3 * share)
-    watch = Watch(engine, tail_ticks)
-    run.play(tail_ticks, watch.look)
+    course = Course(kept, need, block, settings.alarm.seed)
+    honest = course.learn_quiet(
+        engine, learn, correlation, lambda share: say("what quiet looks like", 0.4 + 0.2 * share)
+    )
+    run, watch = course.watch(
+        engine.fresh(settings), learn, honest, lambda share: say("threshold", 0.6 + 0.2 * share)
+    )
     # What is correlated for long stays over a threshold for long, and is one incident then.
     gap = max(settings.incidents.clear_after, round(2.0 * correlation))
     tail = watch.tail(graph, gap)
@@ -176,75 +78,12 @@ def calibrate(
         trials=tuning.table,
     )
     _warn(report, kept, need, budget)
-    if kept - need >= IN_ORDER:
-        engine.quiet = _in_order(engine.fresh(settings), learn, need, correlation, say)
     run.pulse = lambda _: say("expected delays", 0.9)
     say("check on unused data", 0.8)
     report.validated = _validate(engine.fresh(settings), learn, check, report, gap)
     report.delays = _delays(run, graph, report, settings.alarm.seed, say)
     say("done", 1.0)
     return Calibration(engine.fresh(settings), report)
-
-
-def _in_order(engine: Engine, learn: Floats, need: int, correlation: float, say: Progress) -> Quiet:
-    """What quiet looks like in the history as it came.
-
-    The joins of the bootstrap make scores a little smaller than they are, so its thresholds are found in its
-    own units, and applied in these.
-    """
-    run = Rehearsal(engine, learn, chain(range(len(learn)), range(need, len(learn))))
-    run.pulse = lambda share: say("what quiet looks like, in order", 0.8 + 0.02 * share)
-    run.play(need)
-    return run.learn_quiet(len(learn) - need, correlation)
-
-
-class Watch:
-    """Keeps of a long quiet run: exceedances of the event statistic, largest node values."""
-
-    LOW = 2.5  # exceedances below this are of no use: every few ticks some node has one
-
-    def __init__(self, engine: Engine, n_ticks: int) -> None:
-        self.levels, self.n_ticks = engine.levels, n_ticks
-        self._ticks: list[NDArray[np.int64]] = []
-        self._nodes: list[NDArray[np.int32]] = []
-        self._values: list[Floats] = []
-        self._maxima: list[Floats] = []
-
-    def look(self, t: int) -> None:
-        event, node = self.levels.event, self.levels.node
-        hot = np.flatnonzero(event > self.LOW).astype(np.int32)
-        self._ticks.append(np.full(len(hot), t))
-        self._nodes.append(hot)
-        self._values.append(event[hot])
-        if t % NODE_BLOCK == 0:
-            self._maxima.append(np.full(len(node), -np.inf))
-        np.fmax(self._maxima[-1], node, out=self._maxima[-1])
-
-    def node_threshold(self) -> float:
-        """The level that a quiet node passes once in NODE_RUN ticks: P(block quiet) = exp(-block/run)."""
-        maxima = np.concatenate(self._maxima[: self.n_ticks // NODE_BLOCK])
-        return float(np.quantile(maxima, np.exp(-NODE_BLOCK / NODE_RUN)))
-
-    def peaks(self, base: float, graph: Graph, gap: int) -> Floats:
-        ticks, nodes = np.concatenate(self._ticks), np.concatenate(self._nodes)
-        values: Floats = np.concatenate(self._values)
-        over: NDArray[np.bool_] = np.asarray(values > base)
-        return episodes(ticks[over], nodes[over], values[over], graph, gap)
-
-    def tail(self, graph: Graph, gap: int, wanted: int = 200) -> Tail:
-        """A tail fitted to about ``wanted`` episodes, fewer if the run has no more."""
-        values = np.sort(np.concatenate(self._values))[::-1]
-        if not len(values):
-            return Tail.fit(np.zeros(0), self.LOW, self.n_ticks)
-        base, peaks = self.LOW, np.zeros(0)
-        for count in (3 * wanted, 10 * wanted, 30 * wanted, 100 * wanted, len(values)):
-            base = float(values[min(count, len(values)) - 1])
-            peaks = self.peaks(base, graph, gap)
-            if len(peaks) >= wanted:
-                break
-        if len(peaks) > wanted:
-            base = float(np.sort(peaks)[-wanted - 1])
-        return Tail.fit(peaks, base, self.n_ticks)
 
 
 def _warn(report: Report, kept: int, need: int, budget: float) -> None:

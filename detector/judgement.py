@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from detector.calibration import Report
 from detector.engine import Engine
 from detector.incidents import Incidents, Verdict
+from detector.learnt import Report
 from detector.river_engine import RiverEngine
 from detector.settings import Settings
 from detector.ticks import Tick

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from detector.aftermath.casefile import CaseFile
 from detector.aftermath.clerk import Clerk
 from detector.align import Aligner
-from detector.calibration import Report, calibrate
+from detector.calibration import calibrate
 from detector.engine import Engine
 from detector.events import Event, detector_event
 from detector.history import History
 from detector.incidents import Incidents, Verdict
 from detector.judgement import judge
+from detector.learnt import Report
 from detector.network import Network
 from detector.preprocess import Preprocess
 from detector.river_engine import RIVER, RiverEngine

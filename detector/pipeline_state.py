@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from detector.calibration import Report
 from detector.engine import Choice, Engine
 from detector.history import History
+from detector.learnt import Report
 from detector.network import Network
 from detector.pipeline import Pipeline
 from detector.preprocess import Preprocess

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from detector.calibration import Watch
 from detector.engine import Engine
 from detector.pipeline import Pipeline
+from detector.quiet_course import Watch
 from detector.rehearsal import Rehearsal
 
 Floats = NDArray[np.float64]

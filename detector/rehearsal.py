@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,22 @@ from estimators.levels import N_LEVELS, SKEW, Quiet
 Floats = NDArray[np.float64]
 PULSE = 100
 SHRINK = 50.0  # independent windows at which a node's own moments count for half
+PARTS = 10  # of the history, each judged by moments of the others
+
+
+@dataclass(frozen=True)
+class Honest:
+    """What quiet looks like to each part of the history by the rest of it.
+
+    A tick that is judged by moments to which its own windows have contributed looks quieter than new data
+    will: on short or correlated histories thresholds found that way are passed several times too often.
+    """
+
+    rest: list[Quiet]  # without that part, and without those that share samples with it
+    n_rows: int
+
+    def of(self, row: int) -> Quiet:
+        return self.rest[row * len(self.rest) // self.n_rows]
 
 
 class Rehearsal:
@@ -28,6 +45,8 @@ class Rehearsal:
     ) -> None:
         self.engine, self.Z, self.rows = engine, Z, rows
         self.pulse = pulse  # told every PULSE ticks how much of a play is done: long ones must show life
+        self.row = 0  # of the history, played last
+        self.honest: Honest | None = None  # if set, every tick is judged by the rest of the history
         self._seen: NDArray[np.bool_] = np.asarray(np.isfinite(Z).all(axis=2))
 
     def play(
@@ -40,7 +59,7 @@ class Rehearsal:
         """Run ``n_ticks``; with a change, the nodes ``changed`` suffer it."""
         T = len(self.Z)
         for t in range(n_ticks):
-            row = next(self.rows)
+            self.row = row = next(self.rows)
             z, seen = self.Z[row], self._seen[row]
             if change is not None and changed is not None:
                 z, other = z.copy(), self.Z[(row + T // 2) % T, changed]
@@ -48,6 +67,8 @@ class Rehearsal:
             nodes = np.flatnonzero(seen).astype(np.int32)
             if len(nodes):
                 self.engine.slide(nodes, z[nodes])
+            if self.honest is not None:
+                self.engine.quiet = self.honest.of(row)
             self.engine.finish()
             if each is not None:
                 each(t)
@@ -58,7 +79,7 @@ class Rehearsal:
         """Another course from here."""
         twin = object.__new__(Rehearsal)
         twin.engine, twin.Z, twin.rows = self.engine.copy(), self.Z, rows
-        twin._seen, twin.pulse = self._seen, self.pulse
+        twin._seen, twin.pulse, twin.row, twin.honest = self._seen, self.pulse, self.row, None
         return twin
 
     def warm_up(self) -> None:
@@ -67,26 +88,39 @@ class Rehearsal:
         share = max(float(self._seen.mean()), 0.05)
         self.play(int((bank.ref_z.shape[1] + bank.test_z.shape[1]) / share) + 10)
 
-    def learn_quiet(self, n_ticks: int, correlation: float = 1.0) -> Quiet:
+    def learn_quiet(self, n_ticks: int, correlation: float = 1.0) -> Honest:
         """Mean, spread and skewness of scores, then of the levels built on them, ``n_ticks`` each.
 
         Each node's own moments are drawn towards those of all nodes, the more so the fewer independent
         windows they rest on: errors of single nodes are what false alarms are made of.
         """
-        bank, levels = self.engine.bank, self.engine.levels
+        bank, levels, T = self.engine.bank, self.engine.levels, len(self.Z)
         scores = Moments(bank.scores.shape)
         self.play(n_ticks, lambda _: scores.add(bank.scores))
-        share = n_ticks / (n_ticks + SHRINK * (bank.lengths + 2.0 * correlation))
-        mean, spread = scores.mean(share), scores.spread(share)
-        sums = Moments((N_LEVELS, *bank.scores.shape))
+
+        def trust(ticks: float) -> Floats:
+            return np.asarray(ticks / (ticks + SHRINK * (bank.lengths + 2.0 * correlation)))
+
+        mean, spread = scores.mean(trust(n_ticks)), scores.spread(trust(n_ticks))
+        parts = [Moments((N_LEVELS, *bank.scores.shape)) for _ in range(PARTS)]
 
         def add(_: int) -> None:
             levels.pool(bank.scores, bank.exposure, mean, spread)
-            sums.add(levels.values)
+            parts[self.row * PARTS // T].add(levels.values)
 
         self.play(n_ticks, add)
-        self.engine.quiet = Quiet(mean, spread, sums.mean(share), sums.spread(share), sums.skewness())
-        return self.engine.quiet
+
+        def without(k: int, reach: int) -> Quiet:
+            rest = [part for j, part in enumerate(parts) if abs(j - k) > reach]
+            sums = Moments.sum(rest)
+            share = trust(n_ticks * len(rest) / PARTS)
+            return Quiet(mean, spread, sums.mean(share), sums.spread(share), sums.skewness())
+
+        # Windows reach back into earlier parts, and those of later ones into this; half must remain.
+        need = bank.ref_z.shape[1] + bank.test_z.shape[1]
+        reach = int(np.clip(round(need * PARTS / T), 1, (PARTS // 2 - 1) // 2))
+        self.engine.quiet = without(0, -1)
+        return Honest([without(k, reach) for k in range(PARTS)], T)
 
 
 class Moments:
@@ -94,6 +128,14 @@ class Moments:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.count, self.first, self.second, self.third = np.zeros((4, *shape))
+
+    @classmethod
+    def sum(cls, parts: list[Moments]) -> Moments:
+        total = cls(parts[0].count.shape)
+        for part in parts:
+            for name, value in vars(part).items():
+                getattr(total, name).__iadd__(value)
+        return total
 
     def add(self, x: Floats) -> None:
         seen = np.isfinite(x)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from detector.calibration import Report
+from detector.learnt import Report
 from detector.quiet_run import EDGES, QuietRun
 from detector.report_parts import Markup, Page, facts, plain, table, tag
 from detector.report_pictures import bar

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detector.calibration import Report
 from detector.engine import Choice
+from detector.learnt import Report
 from detector.settings import Settings
 from detector.tail import Tail
 

@@ -12,7 +12,7 @@ from estimators.graph import Graph
 
 Floats = NDArray[np.float64]
 
-SHAPES = (-0.1, 0.1)  # of the tail that are believed
+SHAPES = (0.0, 0.15)  # of the tail that are believed: from that of a normal law to a heavier one
 
 
 def episodes(
@@ -54,7 +54,11 @@ def episodes(
 
 @dataclass(frozen=True)
 class Tail:
-    """Episodes per tick above ``base``, and a generalised Pareto law of their height above it."""
+    """Episodes per tick above ``base``, and a generalised Pareto law of their height above it.
+
+    Heights are half squares, (h² - base²)/2: the statistic is nearly normal by construction, and a normal
+    tail is exponential in these, so that a fit at common heights still holds at rare ones.
+    """
 
     base: float
     rate: float
@@ -64,26 +68,24 @@ class Tail:
 
     @classmethod
     def fit(cls, peaks: Floats, base: float, n_ticks: int) -> Tail:
-        over = peaks[peaks > base] - base
+        over = (np.square(peaks[peaks > base]) - base * base) / 2.0
         if len(over) < 10:
-            # Too few to fit: an exponential with the spread of a normal tail, which errs on the quiet side.
-            scale = float(over.mean()) if len(over) else 0.3
-            return cls(base, max(len(over), 1) / n_ticks, 0.0, max(scale, 0.3), len(over))
+            # Too few to fit: the scale of a normal tail at least, which errs on the quiet side.
+            scale = max(float(over.mean()) if len(over) else 1.0, 1.0)
+            return cls(base, max(len(over), 1) / n_ticks, 0.0, scale, len(over))
         # Probability-weighted moments (Hosking and Wallis 1987): closed form, and steadier than maximum
         # likelihood at this size.
         over = np.sort(over)
         n = len(over)
         first = float(over.mean())
         second = float((over * np.arange(n - 1, -1, -1)).mean()) / (n - 1)  # mean of x (1 - F(x))
-        # The statistic is nearly normal by construction: a heavier than exponential fit is sampling noise
-        # unless it is clear, and a bounded one promises too much.
         spread = first - 2.0 * second
         shape = float(np.clip(2.0 - first / spread, *SHAPES)) if spread > 0.0 else SHAPES[0]
         return cls(base, n / n_ticks, shape, first * (1.0 - shape), n)
 
     def exceeded(self, threshold: float) -> float:
         """Episodes per tick above ``threshold``."""
-        height = max(threshold - self.base, 0.0) / self.scale
+        height = max(threshold * threshold - self.base * self.base, 0.0) / (2.0 * self.scale)
         if abs(self.shape) < 1e-9:
             return self.rate * math.exp(-height)
         return self.rate * math.pow(max(1.0 + self.shape * height, 0.0), -1.0 / self.shape)
@@ -93,6 +95,7 @@ class Tail:
         if rate >= self.rate:
             return self.base
         often = rate / self.rate
-        if abs(self.shape) < 1e-9:
-            return self.base - self.scale * math.log(often)
-        return self.base + self.scale * (math.pow(often, -self.shape) - 1.0) / self.shape
+        height = (
+            -math.log(often) if abs(self.shape) < 1e-9 else (math.pow(often, -self.shape) - 1.0) / self.shape
+        )
+        return math.sqrt(self.base * self.base + 2.0 * self.scale * height)

@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from detector.calibration import Report, calibrate
+from detector.calibration import calibrate
+from detector.learnt import Report
 from detector.network import Network
 from detector.pipeline import Pipeline
 from detector.samples import Columns
@@ -124,10 +125,6 @@ def test_node_without_history_is_left_out():
     assert np.isfinite(np.delete(made.statistic, 4)).all()
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="77 incidents where 48 were promised, 1.46 times over five histories: thresholds too low here",
-)
 def test_promise_is_kept_on_fresh_data():
     """Promised 1 false incident per 250 ticks: 12,000 fresh quiet ticks open .6 to 1.6 times the 48 promised.
 
