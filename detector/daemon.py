@@ -16,12 +16,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from connectors.base import ConnectorError
-from detector import logs
+from detector import logs, startup
 from detector.aftermath.desk import Desk
 from detector.aftermath.tables import Key
-from detector.config import Config, ConfigError
-from detector.database import StateError, StateRefused, StateUnavailable
+from detector.config import Config
 from detector.delivery import Delivery
 from detector.events import Event
 from detector.gauges import Gauges
@@ -36,20 +34,11 @@ from detector.recorder import Recorder
 from detector.records import Record
 from detector.reload import reload
 from detector.shutdown import stop
-from detector.state import Store
-from detector.worker import COMMANDS, Interrupted, Outcome, Plan, Worker
+from detector.startup import EXIT_FAILED, EXIT_IO, EXIT_OK, EXIT_UNAVAILABLE, Fatal
+from detector.worker import COMMANDS, Interrupted, Outcome, Worker
 
 log = logging.getLogger("detector")
-EXIT_OK, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_IO, EXIT_CONFIG = 0, 1, 69, 74, 78
 TURN_SAMPLES = 20_000  # of one turn of the pipeline
-
-
-class Fatal(Exception):
-    """Nothing more can be done in this process; `code` is what it exits with."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Daemon:
@@ -104,8 +93,8 @@ class Daemon:
 
     async def _start(self) -> None:
         self.notifier.status("loading state")
-        plan = await asyncio.to_thread(self.plan, self.config)
-        store = await self._open_store()
+        plan = await asyncio.to_thread(startup.plan, self.config)
+        store = await startup.open_store(self.config)
         self.recorder = Recorder(store, self.config.state, self.metrics, self._told, self._committed)
         self.recorder.report_damage()
         self.worker = Worker(plan)
@@ -114,9 +103,9 @@ class Daemon:
         self.recorder.filed = self.desk.wake
         self.pulse = Pulse(self.notifier, self.worker, self.gauges.line)
         self._spawn(self.pulse.run(), "pulse")
-        await self._restore(store)
-        await self._open_outboxes()
-        await self._open_listener()
+        await startup.restore(self, store)
+        await startup.open_outboxes(self)
+        await startup.open_listener(self)
         self._spawn(self.recorder.run(), "recorder")
         self.work_task = self._spawn(self._work(), "work")
         self._spawn(self._housekeeping(), "housekeeping")
@@ -132,89 +121,6 @@ class Daemon:
         self.metrics.set("config_last_reload_timestamp_seconds", time.time())
         self.notifier.ready()
         log.info("ready: %s", self.gauges.line())
-
-    async def _open_store(self) -> Store:
-        settings = self.config.state
-        try:
-            return await asyncio.to_thread(
-                Store, settings.folder(), settings.history, self.config.aftermath.keep
-            )
-        except StateUnavailable as error:
-            raise Fatal(f"state cannot be opened: {error}", EXIT_IO) from None
-        except StateError as error:
-            raise Fatal(f"state cannot be used: {error}", EXIT_CONFIG) from None
-
-    def plan(self, config: Config) -> Plan:
-        try:
-            return Plan(config.network(), config.dim, config.settings(), config.names(), config.components)
-        except ConfigError as error:
-            raise Fatal(str(error), EXIT_CONFIG) from None
-
-    async def _restore(self, store: Store) -> None:
-        """Snapshot, then journal, through the pipeline; events of the journal were said before."""
-        try:
-            snapshot = await self.recorder.ask(store.load)
-            positions = dict(snapshot.positions) if snapshot is not None else {}
-            seq = snapshot.seq if snapshot is not None else 0
-            restoring = asyncio.create_task(
-                self.worker.run(self.worker.start, snapshot, _noting(store.journal(seq), positions))
-            )
-            while not restoring.done():
-                # A long journal must not be taken for a hang, by systemd or by a person.
-                self.notifier.extend(30)
-                if self.signals.stop.is_set():
-                    self.worker.stopping = True
-                await asyncio.wait([restoring], timeout=2.0)
-            events, repeated = await restoring
-        except StateUnavailable as error:
-            raise Fatal(f"state cannot be read: {error}", EXIT_IO) from None
-        except (StateError, ValueError) as error:
-            raise Fatal(
-                f"the stored state does not fit this configuration: {error}; use another state.directory, "
-                "or move the old one away", EXIT_CONFIG,
-            ) from error  # fmt: skip
-        self.recorder.positions = positions
-        self.recorder.report_damage()
-        self.gauges.baseline()
-        await self.gauges.load()
-        fresh = await self.recorder.add([], events, None)
-        if snapshot is not None or repeated:
-            log.info(
-                "state restored: snapshot %s, %d samples repeated, phase %s",
-                "none" if snapshot is None else f"of {time.time() - snapshot.created:.0f} s ago",
-                repeated, self.worker.picture.phase,
-            )  # fmt: skip
-        if fresh:
-            log.warning("%d records of the journal were not known; they are sent now", len(fresh))
-
-    async def _open_outboxes(self) -> None:
-        sinks = {} if self.dry_run else self.config.sink_objects()
-        if not self.dry_run:  # what waits for the sinks must survive a dry run
-            dropped = await self._state(self.recorder.store.drop_sinks, tuple(sinks))
-            if dropped:
-                log.warning("%d records waited for sinks that are no longer configured; forgotten", dropped)
-        for name, sink in sinks.items():
-            delivery = self.add_delivery(name, sink)
-            delivery.add(await self._state(self.recorder.store.pending, name))
-
-    async def _state(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return await self.recorder.ask(question, *arguments)
-        except StateRefused as error:
-            raise Fatal(str(error), EXIT_CONFIG) from None
-        except StateError as error:
-            raise Fatal(f"state cannot be used: {error}", EXIT_IO) from None
-
-    async def _open_listener(self) -> None:
-        if not self.config.http.enabled:
-            return
-        self.http = HttpServer(self, self.config.http)
-        try:
-            await self.http.start()
-        except OSError as error:
-            raise Fatal(f"cannot listen: {error}", EXIT_UNAVAILABLE) from None
-        except ConnectorError as error:
-            raise Fatal(str(error), EXIT_CONFIG) from None
 
     def add_reader(self, name: str, source: Any) -> Reader:
         kind = str(self.config.sources[name].type)  # type: ignore[attr-defined]
@@ -374,14 +280,6 @@ class Daemon:
             log.error("could not read: %s", ", ".join(failed))
             return EXIT_UNAVAILABLE
         return EXIT_OK
-
-
-def _noting(entries: Any, positions: dict[str, Any]) -> Any:
-    """The entries of a journal, with the sources' positions noted as they pass."""
-    for entry in entries:
-        yield entry
-        if entry.source is not None:
-            positions[entry.source] = entry.position
 
 
 async def serve(config: Config, *, once: bool = False, dry_run: bool = False) -> int:

@@ -55,3 +55,20 @@ class History:
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {"values": self._values[: self._n].copy(), "times": self._times[: self._n].copy()}
+
+
+def checked(
+    X: NDArray[Any], times: NDArray[Any] | None, shape: tuple[int, int], step: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A history (T, N, d) or (T, N) that somebody brings, and its times; ValueError says what is wrong."""
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim == 2:
+        X = X[:, :, None]
+    if X.ndim != 3 or X.shape[1:] != shape:
+        raise ValueError(f"history: expected (T, {shape[0]}, {shape[1]}), got shape {X.shape}")
+    if np.isinf(X).any():
+        raise ValueError("history: values must be finite, or NaN where missing")
+    clock = np.arange(len(X), dtype=np.float64) * step if times is None else np.asarray(times)
+    if len(clock) != len(X) or (np.diff(clock) <= 0).any():
+        raise ValueError("times: one per row of the history, increasing")
+    return X, clock

@@ -9,7 +9,7 @@ The order in which samples were cut into batches does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,17 @@ from detector.aftermath.casefile import CaseFile
 from detector.aftermath.clerk import Clerk
 from detector.align import Aligner
 from detector.calibration import calibrate
+from detector.coverage import Coverage
 from detector.engine import Engine
 from detector.events import Event, detector_event
-from detector.history import History
+from detector.history import History, checked
 from detector.incidents import Incidents, Verdict
 from detector.judgement import judge
 from detector.learnt import Report
 from detector.network import Network
+from detector.newcomers import meet
 from detector.preprocess import Preprocess
+from detector.readings import Readings
 from detector.river_engine import RIVER, RiverEngine
 from detector.samples import Columns, Sampled
 from detector.settings import Settings
@@ -35,12 +38,8 @@ from detector.views import WindowEvidence, node_view
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
-COVERAGE_EVERY = 20  # ticks between looks at how well the dictionary covers what comes in
-COVERAGE_MEMORY = 0.05
-COVERAGE_LOW = 0.5  # of what it was while learning
 
-
-class Pipeline:
+class Pipeline(Readings):
     """One network under watch. Without a network, ``names`` are given and the links are learnt."""
 
     def __init__(
@@ -76,85 +75,7 @@ class Pipeline:
         self.progress: Progress | None = None
         self.ticks = 0
         self.silent, self.stuck = np.zeros((2, self.network.n_nodes), np.bool_)
-        self.coverage = 1.0
-        self._coverage_start: float | None = None
-        self._coverage_low = False
-
-    # ------------------------------------------------------------------------------------ what others read
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.network.names
-
-    @property
-    def phase(self) -> Literal["learning", "watching"]:
-        return "learning" if self.engine is None else "watching"
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return self.aligner.counts
-
-    @property
-    def watermark(self) -> float | None:
-        return self.aligner.watermark
-
-    @property
-    def progress_learning(self) -> float:
-        """Share of the learning period seen, 0 to 1."""
-        return 1.0 if self.history is None else self.history.share(self.settings.alarm.learn)
-
-    @property
-    def statistic(self) -> Floats:
-        return self.engine.node if self.engine else np.full(self.network.n_nodes, np.nan)
-
-    @property
-    def event_statistic(self) -> Floats:
-        return self.engine.event if self.engine else np.full(self.network.n_nodes, np.nan)
-
-    @property
-    def scores(self) -> Floats:
-        return self.engine.scores if self.engine else np.full((self.network.n_nodes, 1), np.nan)
-
-    @property
-    def threshold(self) -> float:
-        return self.report.threshold if self.report else float("nan")
-
-    @property
-    def event_threshold(self) -> float:
-        return self.report.event_threshold if self.report else float("nan")
-
-    @property
-    def promised_rate(self) -> float:
-        """False incidents per second of stream time that the budget allows; NaN where nothing is promised."""
-        return self.report.promised / self.report.step if self.report else float("nan")
-
-    @property
-    def residual(self) -> float:
-        return self.engine.residual if self.engine else float("nan")
-
-    @property
-    def sweeps(self) -> int:
-        return self.settings.estimator.sweeps
-
-    @property
-    def dictionary_size(self) -> int:
-        return self.engine.atoms if self.engine else 0
-
-    @property
-    def node_states(self) -> list[str]:
-        """learning, watching, suspected, alarmed, silent or stuck, per node."""
-        ready = np.isfinite(self.statistic)
-        states = np.where(ready, "watching", "learning").astype(object)
-        for v, owner in self.incidents.roster.owner.items():
-            member = self.incidents.open[owner].members[self.names[v]]
-            states[v] = "suspected" if member.suspected else "alarmed"
-        states[self.stuck] = "stuck"
-        states[self.silent] = "silent"
-        return [str(state) for state in states]
-
-    def node_view(self, name: str) -> dict[str, Any]:
-        """All that a page shows of one node."""
-        return node_view(self, self.network.roster.index[name])
+        self.cover = Coverage()
 
     # ---------------------------------------------------------------------------------------- the stream
 
@@ -201,22 +122,7 @@ class Pipeline:
         self, X: NDArray[Any], times: NDArray[Any] | None = None, progress: Progress | None = None
     ) -> Report:
         """Learn from a quiet history X (T, N, d), NaN = missing, instead of from the stream."""
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim == 2:
-            X = X[:, :, None]
-        if X.ndim != 3 or X.shape[1:] != (self.network.n_nodes, self.dim):
-            raise ValueError(
-                f"history: expected (T, {self.network.n_nodes}, {self.dim}), got shape {X.shape}"
-            )
-        if np.isinf(X).any():
-            raise ValueError("history: values must be finite, or NaN where missing")
-        clock = (
-            np.arange(len(X), dtype=np.float64) * self.settings.align.step
-            if times is None
-            else np.asarray(times)
-        )
-        if len(clock) != len(X) or (np.diff(clock) <= 0).any():
-            raise ValueError("times: one per row of the history, increasing")
+        X, clock = checked(X, times, (self.network.n_nodes, self.dim), self.settings.align.step)
         self.aligner.health.learn(X)
         self.history = History.of(X, clock)
         if progress is not None:
@@ -288,7 +194,8 @@ class Pipeline:
         assert engine is not None
         assert self.preprocess is not None
         if not self.preprocess.quiet_.learnt.all():
-            self._meet_newcomers(tick)
+            wanted = self.settings.windows.reference + self.settings.windows.tests[-1]
+            self.newcomers = meet(self.newcomers, self.preprocess, tick, wanted, self.dim)
         if len(tick.restart):
             self.preprocess.restart(tick.restart)
             engine.restart(tick.restart)
@@ -299,31 +206,7 @@ class Pipeline:
         events = self.incidents.step(self._judge(tick), self.evidence)
         self.clerk.step(self, events, tick.end)
         self._act()
-        if self.ticks % COVERAGE_EVERY == 0:
-            events += self._look_at_coverage(tick)
-        return events
-
-    def _meet_newcomers(self, tick: Tick) -> None:
-        """Nodes of which nothing was learnt (new, or silent then) learn from their own samples.
-
-        Their scale comes from as many samples as fill all windows; what is quiet for their scores is taken
-        from the other nodes.
-        """
-        assert self.preprocess is not None
-        unknown = np.flatnonzero(~self.preprocess.quiet_.learnt).astype(np.int32)
-        if self.newcomers is None:
-            self.newcomers = History(len(unknown), self.dim)
-        for layer in tick.layers:
-            here = layer.take(np.isin(layer.nodes, unknown))
-            if len(here):
-                place = np.searchsorted(unknown, here.nodes).astype(np.int32)
-                self.newcomers.add(Columns(place, here.times, here.values))
-        wanted = self.settings.windows.reference + self.settings.windows.tests[-1]
-        grown = self.newcomers.count >= wanted
-        if grown.any():
-            X, times = self.newcomers.arrays()
-            self.preprocess.adopt(unknown[grown], X[:, grown], times)
-            self.newcomers = None if grown.all() else History.of(X[:, ~grown], times)
+        return events + self.cover.look(engine, tick, self.ticks)
 
     def _judge(self, tick: Tick) -> Verdict:
         assert self.engine is not None
@@ -339,31 +222,6 @@ class Pipeline:
             self.engine.release(actions.release)
         for v, onset in actions.rebaseline.items():
             self.engine.rebaseline(v, int(np.count_nonzero(self.engine.times(v) >= onset)))
-
-    def _look_at_coverage(self, tick: Tick) -> list[Event]:
-        """Warn once when incoming values leave the range that the dictionary was learnt on."""
-        assert self.engine is not None
-        now = self.engine.coverage(tick.layers[0].nodes) if tick.layers else None
-        if now is None:
-            return []
-        if self._coverage_start is None:
-            self._coverage_start = self.coverage = now
-        self.coverage += COVERAGE_MEMORY * (now - self.coverage)
-        low = self.coverage < COVERAGE_LOW * self._coverage_start
-        if low == self._coverage_low:
-            return []
-        self._coverage_low = low
-        if not low:
-            return []
-        text = (
-            f"values have left the range that was learnt: coverage {self.coverage:.2f}, "
-            f"{self._coverage_start:.2f} at the start; learn again"
-        )
-        return [
-            detector_event(
-                "detector.warning", tick.end, text, {"coverage": self.coverage}, severity="warning"
-            )
-        ]
 
     # ---------------------------------------------------------------------------------- operator's commands
 
@@ -384,6 +242,10 @@ class Pipeline:
             self.clerk.end(self, events, time)
             self._act()
         return events
+
+    def node_view(self, name: str) -> dict[str, Any]:
+        """All that a page shows of one node."""
+        return node_view(self, self.network.roster.index[name])
 
     # ---------------------------------------------------------------------------------------------- state
 

@@ -45,7 +45,7 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
         "incidents": pipeline.incidents.state(),
         "ticks": pipeline.ticks,
         "learnt_until": pipeline.learnt_until,
-        "coverage": [pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low],
+        "coverage": pipeline.cover.state(),
         "phase": pipeline.phase,
     }
     cases, meta["cases"] = pipeline.clerk.state()
@@ -103,7 +103,7 @@ def put_back(
     pipeline.silent[rows >= 0] = arrays["silent"][rows[rows >= 0]]
     pipeline.stuck[rows >= 0] = arrays["stuck"][rows[rows >= 0]]
     pipeline.ticks, pipeline.learnt_until = int(meta["ticks"]), meta["learnt_until"]
-    pipeline.coverage, pipeline._coverage_start, pipeline._coverage_low = meta["coverage"]
+    pipeline.cover.restore(meta["coverage"])
     if meta["phase"] == "learning":
         history = _part("history", arrays)
         pipeline.history = History.of(_pick_nodes(history["values"], rows), history["times"])

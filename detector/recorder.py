@@ -27,7 +27,6 @@ from detector.state import Bundle, Snapshot, Store
 
 log = logging.getLogger("detector.state")
 RETRY_S = 1.0
-MAX_CASES = 100  # case files kept in memory while the disk refuses
 BACKLOG = 4  # times commit_samples gathered while a commit is under way, before the pipeline waits
 
 Result = TypeVar("Result")
@@ -122,9 +121,8 @@ class Recorder:
     def _shed(self) -> None:
         """While the disk refuses, memory stays bounded: give up the journal, a snapshot will stand for it."""
         bundle = self._bundle
-        if self.failing is not None and len(bundle.cases) > MAX_CASES:
-            lost = len(bundle.cases) - MAX_CASES
-            del bundle.cases[:lost]
+        if self.failing is not None:
+            lost = bundle.shed_cases(self.settings.journal_max)
             self.metrics.count("aftermath_failures_total", lost, kind="", reason="dropped")
         if self.failing is not None and bundle.snapshot is None and bundle.size > self.settings.journal_max:
             bundle.entries.clear()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from connectors.base import ConnectorError
 from detector import logs
 from detector.config import Config, ConfigError
+from detector.worker import Plan
 
 if TYPE_CHECKING:
     from detector.daemon import Daemon
@@ -56,7 +57,7 @@ async def _apply(daemon: Daemon) -> None:
     if new.http.enabled != old.http.enabled:
         raise Refused("http.enabled cannot change while running: restart instead")
     sources, sinks = new.source_objects(), {} if daemon.dry_run else new.sink_objects()
-    plan = await asyncio.to_thread(_plan, new)
+    plan = await asyncio.to_thread(Plan.of, new)
     prepared = await daemon.http.prepare(new.http) if daemon.http is not None else None
     if plan != daemon.worker.plan:
         try:
@@ -75,12 +76,6 @@ async def _apply(daemon: Daemon) -> None:
         await daemon.http.adopt(prepared)
     await _exchange_sources(daemon, old, sources)
     await _exchange_sinks(daemon, old, sinks)
-
-
-def _plan(config: Config) -> Any:
-    from detector.worker import Plan
-
-    return Plan(config.network(), config.dim, config.settings(), config.names(), config.components)
 
 
 async def _exchange_sources(daemon: Daemon, old: Config, sources: dict[str, Any]) -> None:

@@ -76,6 +76,15 @@ class Bundle:
     def size(self) -> int:
         return sum(len(entry.body) for entry in self.entries)
 
+    def shed_cases(self, most: int) -> int:
+        """Give up the oldest case files beyond so many bytes; how many."""
+        sizes = [case.size for case in self.cases]
+        lost = 0
+        while sum(sizes[lost:]) > most:
+            lost += 1
+        del self.cases[:lost]
+        return lost
+
 
 class Store:
     """The database of one state folder, locked for us."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from detector.aftermath.casefile import CaseFile
+from detector.config import Config
 from detector.events import Event
 from detector.intake import Arrival
 from detector.journal import (
@@ -44,6 +45,11 @@ class Plan:
     settings: Settings
     names: list[str] | None = None
     components: list[str] | None = None
+
+    @classmethod
+    def of(cls, config: Config) -> Plan:
+        """ConfigError if a file that it names cannot be used."""
+        return cls(config.network(), config.dim, config.settings(), config.names(), config.components)
 
     def fresh(self) -> Pipeline:
         return Pipeline(self.network, self.dim, self.settings, names=self.names, components=self.components)

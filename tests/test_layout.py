@@ -24,8 +24,9 @@ NOT_FOR_MATHEMATICS = {
     "sys",
     "io",
 }
-HEART = ("align", "bootstrap", "calibration", "engine", "history", "incidents", "injection", "pipeline",
-         "pipeline_state", "rehearsal", "tail", "tuning", "views")  # fmt: skip
+HEART = ("aftermath/casefile", "aftermath/clerk", "align", "bootstrap", "calibration", "coverage", "engine",
+         "history", "incidents", "injection", "newcomers", "pipeline", "pipeline_state", "readings",
+         "rehearsal", "tail", "tuning", "views")  # fmt: skip
 
 
 def imported(path: Path) -> set[str]:

@@ -72,6 +72,14 @@ class CaseFile:
         doubtful = set(self.suspected)
         return tuple(name for name in self.members if name not in doubtful)
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory, nearly."""
+        held: list[NDArray[Any]] = [getattr(self, name) for name in _ARRAYS]
+        for windows in (self.reference, self.recent, self.times):
+            held += windows.values()
+        return sum(array.nbytes for array in held) + 20 * len(self.names)
+
     @cached_property
     def index(self) -> dict[str, int]:
         """Row of each name."""

@@ -107,6 +107,10 @@ class Desk:
                 log.warning("nothing can be examined now: %s", error, extra={"repeat": "aftermath"})
                 await asyncio.sleep(RETRY_S)
                 continue
+            except Exception:
+                log.exception("the desk stumbled; it goes on")
+                await asyncio.sleep(RETRY_S)
+                continue
             if not self._wake.is_set():
                 self._idle.set()
             await self._wake.wait()

@@ -110,15 +110,15 @@ def test_full_disk(tmp_path: Path, learnt_state: Path, small_disk: tuple[Path, A
         service.wait_ready()
         assert service.metric("state_damages_total") == 0
         assert service.stop() == 0
-    assert set(hook.ids) == set(sent)
+    assert set(rig.without_findings(hook.ids)) == set(rig.without_findings(sent))
 
     reference = tmp_path / "reference"
     reference.mkdir()
     rig.copy_state(learnt_state, reference)
     expected = run_once(reference, sources={"in": {"type": "file", "path": str(data)}})
-    # The run that goes on has not closed its last tick.
-    assert set(sent) <= set(expected)
-    assert len(set(expected) - set(sent)) <= 2
+    # The run that goes on has not closed its last tick; case files beyond journal_max were given up.
+    assert set(hook.ids) <= set(expected)
+    assert len(set(rig.without_findings(expected)) - set(hook.ids)) <= 2
     hook.close()
 
 

@@ -44,13 +44,13 @@ def test_exposure_is_low(unit: Path) -> None:
 
 def test_stop_fits_the_unit() -> None:
     """systemd waits longer than we need to stop, and does not restart on exit code 78."""
-    from detector import daemon, shutdown
+    from detector import shutdown, startup
 
     text = UNIT.read_text()
     found = re.search(r"TimeoutStopSec=(\d+)s", text)
     assert found is not None
     assert int(found[1]) > shutdown.STOP_S
-    assert f"RestartPreventExitStatus={daemon.EXIT_CONFIG}" in text
+    assert f"RestartPreventExitStatus={startup.EXIT_CONFIG}" in text
 
 
 def test_the_process_talks_to_systemd(tmp_path: Path) -> None:
