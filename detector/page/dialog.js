@@ -15,18 +15,24 @@ export class Dialog {
     });
   }
 
-  // question: {title, words, ok, fields: [{name, label, value, choices, long, secret}], act(values)}
+  // question: {title, words, extra, ok, fields: [{name, label, value, choices, options, long, secret}], act(values)}
+  // A field with `choices` has one value, one with `options` a list of them.
   ask(question) {
     this.question = question;
     byId("ask-title").textContent = question.title;
     byId("ask-words").textContent = question.words ?? "";
+    byId("ask-extra").replaceChildren(...(question.extra ? [question.extra] : []));
     byId("ask-ok").textContent = question.ok ?? "OK";
     byId("ask-error").hidden = true;
     byId("ask-fields").replaceChildren(...(question.fields ?? []).flatMap((field) => this.field(field)));
     if (!this.dialog.open) this.dialog.showModal();
   }
 
-  field({ name, label, value, choices, long, secret }) {
+  field({ name, label, value, choices, options, long, secret }) {
+    if (options) {
+      return [element("fieldset", {}, element("legend", { textContent: label }), ...options.map((option) =>
+        element("label", { class: "choice" }, element("input", { type: "checkbox", name, value: option, checked: value.includes(option) }), ` ${option}`)))];
+    }
     if (choices) {
       return [element("fieldset", {}, element("legend", { textContent: label }), ...choices.map(([key, words]) =>
         element("label", { class: "choice" }, element("input", { type: "radio", name, value: key, checked: value === key }), ` ${words}`)))];
@@ -38,7 +44,10 @@ export class Dialog {
 
   async submit() {
     const { question } = this;
-    const values = Object.fromEntries([...new FormData(byId("ask-form"))].filter(([, value]) => value !== ""));
+    const form = new FormData(byId("ask-form"));
+    const lists = (question.fields ?? []).filter((field) => field.options && form.has(field.name));
+    const values = Object.fromEntries([...form].filter(([, value]) => value !== ""));
+    for (const { name } of lists) values[name] = form.getAll(name);
     byId("ask-ok").disabled = true;
     try {
       await question.act(values);

@@ -1,27 +1,46 @@
 // Incidents as cards, open ones first, and what people say back: accept, clear, label.
 
 import { get, post } from "./api.js";
+import { findingList } from "./findings.js";
 import { byId, clock, element, number, plural } from "./words.js";
 
 const NAMED = 12;
 const KEPT = 60;
+const OFFERED = 50; // nodes to choose from in a label; others by the command line
 const SEVERITY = { critical: "▲ critical", warning: "◆ warning", info: "● info" };
 const ENDS = { cleared: "cleared", accepted: "accepted as the new normal", timed_out: "timed out", merged: "merged into another" };
 
 export class Incidents {
   // `ask(question)` opens the dialog, `opened(name)` a node, `alerted(text)` is read out at once.
   constructor(ask, opened, alerted) {
-    Object.assign(this, { ask, opened, alerted, records: new Map(), cards: new Map() });
+    Object.assign(this, { ask, opened, alerted, records: new Map(), cards: new Map(), findings: new Map(), unfolded: new Set() });
   }
 
   async load() {
-    const { incidents } = await get(`/api/v1/incidents?limit=${KEPT}`);
+    const { incidents, findings } = await get(`/api/v1/incidents?limit=${KEPT}`);
     this.records = new Map(incidents.map((record) => [record.incident, record]));
+    this.findings.clear();
+    for (const record of findings) this.found(record);
     this.show();
     return incidents;
   }
 
+  found(record) {
+    const known = this.findings.get(record.incident) ?? new Map();
+    this.findings.set(record.incident, known.set(record.id, record));
+  }
+
+  // Of each kind the latest word: a settled case says more than an early one.
+  foundOf(record) {
+    const found = [...(this.findings.get(record.incident)?.values() ?? [])].sort((a, b) => a.time - b.time);
+    return [...new Map(found.map((one) => [one.details.kind, one])).values()];
+  }
+
   take(record) {
+    if (record.event === "incident.examined") {
+      this.found(record);
+      return this.show();
+    }
     const known = this.records.get(record.incident);
     if (known && known.sequence > record.sequence) return;
     this.records.set(record.incident, record);
@@ -35,7 +54,10 @@ export class Incidents {
 
   show() {
     const all = [...this.records.values()].sort((a, b) => (b.opened ?? 0) - (a.opened ?? 0));
-    for (const record of all.splice(KEPT)) if (record.resolution) this.records.delete(record.incident);
+    for (const record of all.splice(KEPT)) {
+      if (!record.resolution) continue;
+      for (const kept of [this.records, this.findings, this.cards]) kept.delete(record.incident);
+    }
     const [open, ended] = [all.filter((record) => !record.resolution), all.filter((record) => record.resolution)];
     this.arrange(byId("incidents-open"), open);
     this.arrange(byId("incidents-ended"), ended);
@@ -56,12 +78,15 @@ export class Incidents {
   card(record) {
     let card = this.cards.get(record.incident);
     if (!card) this.cards.set(record.incident, (card = element("li")));
-    if (card.dataset.record === record.id) return card;
+    const findings = this.foundOf(record);
+    const told = findings.map((one) => one.id).join(" ");
+    if (card.dataset.record === record.id && card.dataset.findings === told) return card;
     const focused = card.contains(document.activeElement) ? document.activeElement.dataset.action : null;
     card.dataset.record = record.id;
+    card.dataset.findings = told;
     card.className = record.resolution ? "ended" : record.severity;
     card.setAttribute("aria-label", `Incident ${record.incident}`);
-    card.replaceChildren(this.head(record), element("p", { class: "summary", textContent: record.summary }), ...this.details(record), this.actions(record));
+    card.replaceChildren(this.head(record), element("p", { class: "summary", textContent: record.summary }), ...this.details(record), findingList(findings, this.unfolded) ?? "", this.actions(record));
     if (focused) (card.querySelector(`[data-action="${focused}"]`) ?? card.querySelector("button"))?.focus();
     return card;
   }
@@ -90,7 +115,8 @@ export class Incidents {
     parts.push(element("p", { class: "chips" }, `${plural(record.nodes.length, "node")}: `, ...chips, left > 0 ? `and ${left} more` : ""));
     const labels = record.labels;
     if (labels) {
-      const said = [labels.alarm && `alarm ${labels.alarm}`, labels.type, labels.note].filter(Boolean).join(" · ");
+      const nodes = labels.nodes && `nodes ${labels.nodes.join(", ")}`;
+      const said = [labels.alarm && `alarm ${labels.alarm}`, labels.type, nodes, labels.note].filter(Boolean).join(" · ");
       parts.push(element("p", { class: "said", textContent: `Labelled: ${said}` }));
     }
     return parts;
@@ -122,9 +148,11 @@ export class Incidents {
     this.ask({
       title: "Label this incident",
       words: record.summary,
+      extra: findingList(this.foundOf(record), this.unfolded),
       fields: [
         { name: "alarm", label: "Was there really an event?", choices: [["true", "yes, a true alarm"], ["false", "no, a false alarm"]], value: now.alarm },
         { name: "type", label: "Kind of event", value: now.type },
+        { name: "nodes", label: "Nodes really concerned", options: record.nodes.slice(0, OFFERED).map((node) => node.name), value: now.nodes ?? [] },
         { name: "note", label: "Note", value: now.note, long: true },
       ],
       ok: "Save",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
@@ -12,13 +14,12 @@ from tests.detector.learnt import NOW, START, pipeline, quiet, samples
 from tests.detector.test_aftermath_store import case
 
 
-def settled(change, scale=None):
+def settled(change):
     """The settled case file of n1 and n2, to which ``change`` of the ticks since NOW + 20 is added."""
     made = pipeline()
     made.cases = []
     X = quiet(NOW, NOW + 120)
     since = np.arange(120.0) - 20.0
-    X[:, [1, 2], 0] *= np.where(since >= 0, scale or 1.0, 1.0)[:, None]
     X[:, [1, 2], 0] += np.where(since >= 0, change(since), 0.0)[:, None]
     made.push(samples(X, NOW))
     return next(found for found in made.cases if found.stage == "settled")
@@ -57,9 +58,16 @@ def test_numbers_in_units_of_the_sensor():
 
 
 def test_a_spread_that_grew():
-    finding = CourseExaminer().examine(settled(lambda t: 0 * t, scale=3.0))
-    assert finding.data["change"] == "spread"
-    assert finding.data["shape"] == "step"
+    """Where no mean moved, the size of the deviations is looked at."""
+    rng = np.random.default_rng(2)
+    before = {name: rng.normal(size=(100, 1)).astype(np.float32) for name in ("a", "b")}
+    after = {name: rng.normal(size=(60, 1), scale=3.0).astype(np.float32) for name in before}
+    begin = case().begin
+    given = {"members": ("a", "b"), "suspected": (), "reference": before, "recent": after}
+    finding = CourseExaminer().examine(
+        dataclasses.replace(case(), times=dict.fromkeys(before, begin + np.arange(60.0)), **given)
+    )
+    assert (finding.data["change"], finding.data["shape"]) == ("spread", "step")
 
 
 def test_nothing_to_say():

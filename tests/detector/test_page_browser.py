@@ -88,6 +88,44 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     assert console(browser) == []
 
 
+def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:
+    """They come by themselves, with their numbers; the dialog shows them beside the questions."""
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    for tick in range(40):
+        feed.push(1, tuple(NODES[1:4]), size=0.7 * tick)
+    card = "#incidents-open > li:has([data-kind=course])"
+    course = f"{card} [data-kind=course]"
+    until(browser, f'document.querySelector("{card}") !== null', 30)
+    assert "still moves away" in text(browser, course)
+    assert not find(browser, f"{course} table").is_displayed()
+    find(browser, f"{course} summary").click()
+    shown = text(browser, course)
+    assert "growing" in shown
+    assert NODES[1] in shown
+
+    find(browser, f"{card} [data-action=label]").click()
+    assert "still moves away" in text(browser, "#ask-extra")
+    boxes = browser.find_elements("css selector", "#ask input[type=checkbox]")
+    chosen = next(box for box in boxes if box.get_attribute("value") == NODES[1])
+    chosen.click()
+    find(browser, "#ask-type").send_keys("leak")
+    find(browser, "#ask-ok").click()
+    until(browser, "!document.getElementById('ask').open")
+    until(browser, f'document.querySelector("{card} .said")?.textContent.includes("leak · nodes ")')
+    assert find(browser, f"{course} details").get_attribute("open")
+    _, answer = feed.service.ask("/api/v1/incidents?state=open")
+    assert answer["incidents"][0]["labels"]["nodes"] == [NODES[1]]
+    browser.refresh()
+    until(browser, f'document.querySelector("{course}") !== null')
+    find(browser, f"{card} [data-action=clear]").click()
+    find(browser, "#ask-ok").click()
+    until(browser, f'document.querySelector("{card}") === null')
+    until(browser, "document.querySelector('#incidents-ended .findings') !== null")
+    assert browser.execute_script("return window.hacked") is None
+    assert console(browser) == []
+
+
 def test_keyboard_alone(browser: Any, feed: Feed) -> None:
     from selenium.webdriver.common.keys import Keys
 
