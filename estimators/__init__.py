@@ -5,24 +5,31 @@ Beside them, for what comes after an alarm: FootprintPredictor, RegimeLibrary, S
 Christoffel.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from estimators.base import Estimator, NotFittedError, Selection
-from estimators.christoffel import Christoffel
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
-from estimators.footprint import Footprint, FootprintPredictor, TooFewEventsError
 from estimators.graph import Graph
 from estimators.grulsif import Grulsif, Pool
-from estimators.iwrls import Iwrls
-from estimators.kahm import Kahm, KahmGroup
 from estimators.kliep import Kliep
-from estimators.part_ridge import PartRidge
-from estimators.parts import LabelledEvent
-from estimators.regimes import RegimeLibrary, RegimeStructure, RegimeVerdict
 from estimators.rulsif import Rulsif, Ulsif
 from estimators.scenarios import SCENARIOS, Scenario, scenario
-from estimators.shapes import FeatureSpec
 from estimators.solvers import ConvergenceWarning
-from estimators.spectral_ratio import SpectralRatio
+
+if TYPE_CHECKING:
+    from estimators.christoffel import Christoffel
+    from estimators.footprint import Footprint, FootprintPredictor, TooFewEventsError
+    from estimators.iwrls import Iwrls
+    from estimators.kahm import Kahm, KahmGroup
+    from estimators.part_ridge import PartRidge
+    from estimators.parts import LabelledEvent
+    from estimators.regimes import RegimeLibrary, RegimeStructure, RegimeVerdict
+    from estimators.shapes import FeatureSpec
+    from estimators.spectral_ratio import SpectralRatio
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     "grulsif": Grulsif,
@@ -30,6 +37,24 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "rulsif": Rulsif,
     "ulsif": Ulsif,
     "kliep": Kliep,
+}
+
+# What comes after an alarm is loaded when it is asked for: its libraries cost every daemon memory.
+_LATER = {
+    "Christoffel": "estimators.christoffel",
+    "FeatureSpec": "estimators.shapes",
+    "Footprint": "estimators.footprint",
+    "FootprintPredictor": "estimators.footprint",
+    "Iwrls": "estimators.iwrls",
+    "Kahm": "estimators.kahm",
+    "KahmGroup": "estimators.kahm",
+    "LabelledEvent": "estimators.parts",
+    "PartRidge": "estimators.part_ridge",
+    "RegimeLibrary": "estimators.regimes",
+    "RegimeStructure": "estimators.regimes",
+    "RegimeVerdict": "estimators.regimes",
+    "SpectralRatio": "estimators.spectral_ratio",
+    "TooFewEventsError": "estimators.footprint",
 }
 
 __all__ = [
@@ -64,3 +89,9 @@ __all__ = [
     "Ulsif",
     "scenario",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

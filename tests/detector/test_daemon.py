@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -239,3 +241,28 @@ def test_commands_survive(tmp_path: Path, learnt_state: Path, name: str) -> None
         assert service.metric("incidents_labelled_false") == 1
         assert service.stop() == 0
     assert inspect(tmp_path / "state")["labels"] == 1
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_memory_of_large_arrays_is_given_back(settled: bool) -> None:
+    """60 MB in six arrays, with small ones between them that stay: kept by glibc as it comes, not by ours."""
+    code = f"""
+import re
+import numpy as np
+from detector import allocator
+
+def memory():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+
+assert not {settled} or allocator.settle()
+del_me = np.ones(20 << 17)
+del del_me  # from now on glibc takes arrays of this size for small
+before, large, kept = memory(), [], []
+for _ in range(6):
+    large.append(np.ones(10 << 17))
+    kept.append(np.ones(100_000 // 8))
+del large
+print(memory() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (float(done.stdout) < 5) == settled, done.stdout
