@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
 PROMISE = 20.0  # the tail is trusted this many times beyond the history
+STRETCHES = 300  # correlation times in a history that can vouch for a rate
 WATCHED = 150  # ticks in which a put-in change must be found
 
 
@@ -77,7 +78,7 @@ def calibrate(
         tail,
         trials=tuning.table,
     )
-    _warn(report, kept, need, budget)
+    _warn(report, kept, need, budget, correlation)
     run.pulse = lambda _: say("expected delays", 0.9)
     say("check on unused data", 0.8)
     report.validated = _validate(engine.fresh(settings), learn, check, report, gap)
@@ -86,7 +87,7 @@ def calibrate(
     return Calibration(engine.fresh(settings), report)
 
 
-def _warn(report: Report, kept: int, need: int, budget: float) -> None:
+def _warn(report: Report, kept: int, need: int, budget: float, correlation: float) -> None:
     longest = PROMISE * kept
     if 1.0 / budget > longest:
         days = longest * report.step / 86400.0
@@ -98,6 +99,12 @@ def _warn(report: Report, kept: int, need: int, budget: float) -> None:
         report.warnings.append(
             f"history of {report.n_ticks} ticks holds only {kept / need:.1f} times all windows: "
             "at least 6 are advised"
+        )
+    if correlation > 2.0 and kept < STRETCHES * correlation:
+        report.warnings.append(
+            f"values stay correlated for about {correlation:.0f} ticks, so that the history holds "
+            f"{kept / correlation:.0f} independent stretches; {STRETCHES} are advised, or "
+            "preprocess.whiten: auto"
         )
     if report.tail.n < 30:
         report.warnings.append(f"threshold rests on {report.tail.n} quiet episodes only")

@@ -140,3 +140,15 @@ def test_promise_is_kept_on_fresh_data():
         opened += sum(event.event == "incident.opened" for event in events)
 
     assert 0.6 * 48 <= opened <= 1.6 * 48
+
+
+def test_a_strongly_correlated_history_is_called_short():
+    """A promise from few independent stretches comes with a warning that names the remedy."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(1200, N, 1))
+    for t in range(1, len(X)):
+        X[t] = 0.9 * X[t - 1] + 0.44 * X[t]
+    report = Pipeline(NETWORK, 1, settings()).learn(X)
+
+    assert any("independent stretches" in text and "whiten" in text for text in report.warnings)
+    assert not any("independent stretches" in text for text in learnt()[0].report.warnings)
