@@ -4,6 +4,7 @@ available, 74 input or output, 78 configuration."""
 from __future__ import annotations
 
 import logging
+import os
 from importlib import metadata
 from typing import Any
 
@@ -22,6 +23,10 @@ from detector.commands.state import state
 from detector.commands.top import top
 
 PROGRAM = "detector"
+
+# Before a command loads numpy: the matrices are small, and on a busy machine a second thread of the linear
+# algebra only waits in a loop for a core that others use.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class Commands(click.Group):

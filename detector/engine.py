@@ -21,6 +21,8 @@ from estimators.windows import WindowBank
 
 Nodes = NDArray[np.int32]
 LEAST_RATIO = 0.05  # estimates may fall below zero; a logarithm needs a floor
+LEAST_VARIANCE = 1e-6
+SOME = 100  # values of the reference that tell its mean and spread well enough
 
 
 @dataclass(frozen=True)
@@ -169,13 +171,27 @@ class Engine:
         return max(int(np.count_nonzero(self.bank.lengths <= self.bank.test_count[v])) - 1, 0)
 
     def log_ratio(self, v: int) -> NDArray[np.float64]:
-        """Of the recent values, by the scale that stands out most."""
+        """What each recent value says for "after" against "before", by the scale that stands out most.
+
+        The logarithm of an estimated ratio is drawn towards zero, and need not fall on average before a
+        change and rise after it. So it is taken for a normal score, with its mean before (reference) and
+        after (test window) and its spread before: their log ratio does.
+        """
         scores = self.bank.scores[v]
-        if self.quiet is None or not np.isfinite(scores).any():
-            return np.zeros(len(self.recent(v)))
+        recent, reference = self.recent(v), self.reference(v)
+        if self.quiet is None or not np.isfinite(scores).any() or len(reference) < 2:
+            return np.zeros(len(recent))
         z = (scores - self.quiet.score_mean[v]) / self.quiet.score_spread[v]
-        ratio = self.bank.ratio(v, int(np.nanargmax(z)), self.recent(v))
-        logs: NDArray[np.float64] = np.log(np.maximum(ratio, LEAST_RATIO))
+        scale = int(np.nanargmax(z))
+
+        def score(x: NDArray[Any]) -> NDArray[np.float64]:
+            return np.asarray(np.log(np.maximum(self.bank.ratio(v, scale, x), LEAST_RATIO)))
+
+        before = score(reference[:: max(1, len(reference) // SOME)])
+        now = score(recent)
+        low, high = before.mean(), now[-int(self.bank.lengths[scale]) :].mean()
+        slope = max(high - low, 0.0) / max(before.var(), LEAST_VARIANCE)
+        logs: NDArray[np.float64] = slope * (now - (low + high) / 2.0)
         return logs
 
     def coverage(self, nodes: Nodes) -> float | None:
