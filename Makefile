@@ -48,6 +48,7 @@ docs: $(VENV)/.test-installed ## write anew what is made from the code: referenc
 	$(BIN)/python -m detector.config_text docs/configuration.md
 	$(BIN)/detector schema >$(VENV)/schema && mv $(VENV)/schema detector/schemas/config.schema.json
 	$(BIN)/python -m detector.schema >$(VENV)/schema && mv $(VENV)/schema detector/schemas/event.schema.json
+	$(BIN)/python -m detector.metrics_page >$(VENV)/metrics && mv $(VENV)/metrics docs/metrics.md
 	$(BIN)/python scripts/events-reference
 	$(BIN)/python scripts/make-man
 

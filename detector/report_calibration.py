@@ -10,7 +10,7 @@ import numpy as np
 from detector.learnt import Report
 from detector.quiet_run import EDGES, QuietRun
 from detector.report_parts import Markup, Page, facts, plain, table, tag
-from detector.report_pictures import bar
+from detector.report_pictures import Delays, bar
 from detector.wording import duration, number
 
 DASH = [6, 4]
@@ -52,6 +52,8 @@ def calibration(page: Page, report: Report, quiet: QuietRun | None) -> None:
     page.section("What quiet looks like", *_quiet(page, report, quiet))
     if report.delays:
         page.section("Expected delays", _delays(report))
+        changes = [f"{one['change']}, {one['nodes']} node{'s'[: one['nodes'] > 1]}" for one in report.delays]
+        page.pictures.append(("Expected delays", Delays(changes, [one["delay"] for one in report.delays])))
     if report.trials:
         page.section("Settings tried", _trials(report))
 

@@ -1,4 +1,4 @@
-"""`--report`: one HTML file that shows a replay or a calibration and needs nothing else."""
+"""The reports of a replay and of a calibration: one page each, that needs nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import importlib.metadata
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -14,16 +13,14 @@ from detector.labels import Label
 from detector.pipeline import Pipeline
 from detector.quiet_run import QuietRun
 from detector.report_calibration import calibration, promise, warnings
-from detector.report_parts import Page, facts, figure, tag
-from detector.report_pictures import network_picture, timeline
+from detector.report_parts import Page, facts, tag
+from detector.report_pictures import NetworkPicture, Timeline
 from detector.report_replay import against, incidents, network, short, strongest, true_ones
 from detector.track import Track
 from detector.wording import number
 
 
-def write_replay(
-    path: Path, track: Track, labels: Sequence[Label] | None = None, recording: str = ""
-) -> None:
+def replay_page(track: Track, labels: Sequence[Label] | None = None, recording: str = "") -> Page:
     """The report of a replay that ``track`` followed; ``labels`` say what was really there."""
     pipeline = track.pipeline
     page = Page(f"Replay of {recording}" if recording else "Replay")
@@ -36,9 +33,9 @@ def write_replay(
     labelled = true_ones(stories, known, grace)
     if track.rows:
         span = (float(track.times[0]), float(track.times[track.rows - 1]))
-        drawn = timeline(stories, known, span, begin, grace, labelled)
+        drawn = Timeline(stories, known, span, begin, grace, labelled)
         words = "Above what was labelled, below what was found; outlined: not labelled." if known else ""
-        page.section("Timeline", figure("Incidents over time", drawn), tag("p", words, klass="soft"))
+        page.section("Timeline", page.figure("Incidents over time", drawn), tag("p", words, klass="soft"))
     if labels is not None and begin is not None and end is not None:
         page.section("Against the labels", *against(pipeline, stories, known, len(labels), begin, end, grace))
     page.section("Incidents", incidents(stories, labelled, bool(known)))
@@ -47,12 +44,10 @@ def write_replay(
     if pipeline.report is not None:
         calibration(page, pipeline.report, None)
     _settings(page, pipeline)
-    path.write_text(page.html(), encoding="utf-8")
+    return page
 
 
-def write_calibration(
-    path: Path, pipeline: Pipeline, quiet: QuietRun | None = None, recording: str = ""
-) -> None:
+def calibration_page(pipeline: Pipeline, quiet: QuietRun | None = None, recording: str = "") -> Page:
     """The report of what was learnt; ``quiet`` is the history run once more, for its distribution."""
     report = pipeline.report
     if report is None:
@@ -73,9 +68,9 @@ def write_calibration(
     )
     calibration(page, report, quiet)
     peaks = np.full(pipeline.network.n_nodes, np.nan)
-    page.section("Network", figure("Network", network_picture(pipeline.network, peaks, 1.0, set())))
+    page.section("Network", page.figure("Network", NetworkPicture(pipeline.network, peaks, 1.0, set())))
     _settings(page, pipeline)
-    path.write_text(page.html(), encoding="utf-8")
+    return page
 
 
 def _settings(page: Page, pipeline: Pipeline) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -74,13 +74,20 @@ def plain(values: Any, digits: int = 5) -> list[float | None]:
     ]
 
 
+class Drawn(Protocol):
+    """A picture of its own kind, beside charts."""
+
+    def svg(self) -> Markup: ...
+
+
 @dataclass
 class Page:
-    """Collects sections and charts, then gives one file of HTML."""
+    """Collects sections and pictures, then gives one file of HTML."""
 
     title: str
     sections: list[Markup] = field(default_factory=list)
-    charts: dict[str, Any] = field(default_factory=dict)
+    charts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pictures: list[tuple[str, object]] = field(default_factory=list)  # with captions; what --png draws
 
     def section(self, title: str, *content: Any) -> None:
         self.sections.append(tag("section", tag("h2", title), *content))
@@ -89,9 +96,14 @@ class Page:
         """A figure drawn by report.js; ``spec`` as described there."""
         key = f"chart{len(self.charts)}"
         self.charts[key] = spec
-        return figure(
+        self.pictures.append((caption, spec))
+        return _figure(
             caption, tag("div", data_chart=key, klass="chart", role="img", aria_label=about or caption)
         )
+
+    def figure(self, caption: str, drawn: Drawn) -> Markup:
+        self.pictures.append((caption, drawn))
+        return _figure(caption, drawn.svg())
 
     def html(self) -> str:
         folder = resources.files("detector")
@@ -124,7 +136,7 @@ class Page:
         )
 
 
-def figure(caption: str, content: Markup) -> Markup:
+def _figure(caption: str, content: Markup) -> Markup:
     button = tag("button", "PNG", type="button", klass="png", aria_label=f"Save {caption} as PNG")
     return tag("figure", tag("figcaption", caption, button), content)
 

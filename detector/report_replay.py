@@ -11,8 +11,8 @@ import numpy as np
 from detector.events import is_unix
 from detector.labels import Label
 from detector.pipeline import Pipeline
-from detector.report_parts import Markup, Page, facts, figure, plain, table, tag
-from detector.report_pictures import network_picture
+from detector.report_parts import Markup, Page, facts, plain, table, tag
+from detector.report_pictures import NetworkPicture
 from detector.score import compare, matches
 from detector.track import Story, Track
 from detector.wording import duration, number, when
@@ -132,9 +132,9 @@ def network(page: Page, track: Track, stories: list[Story]) -> None:
     peaks = np.where(np.isnan(seen), -np.inf, seen).max(axis=0) if len(seen) else np.full(n, -np.inf)
     peaks = np.where(np.isfinite(peaks), peaks, np.nan)
     alarmed = {name for story in stories for name in story.nodes}
-    drawn = network_picture(track.pipeline.network, peaks, track.pipeline.threshold, alarmed)
+    drawn = NetworkPicture(track.pipeline.network, peaks, track.pipeline.threshold, alarmed)
     note = "Triangles were part of an incident; others are darker the nearer they came to the threshold."
-    page.section("Network", figure("Network", drawn), tag("p", note, klass="soft"))
+    page.section("Network", page.figure("Network", drawn), tag("p", note, klass="soft"))
 
 
 def strongest(page: Page, track: Track, stories: list[Story], labels: Sequence[Label], grace: float) -> None:

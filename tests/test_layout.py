@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,15 @@ def test_mathematics_has_no_clock_and_no_file(path: Path) -> None:
 def test_heart_is_pure(name: str) -> None:
     """The streaming core, from samples to events, has neither clock nor thread nor file."""
     assert not imported(ROOT / "detector" / f"{name}.py") & NOT_FOR_MATHEMATICS
+
+
+def test_the_map_of_the_house_is_complete() -> None:
+    """docs/architecture.md says what each file of the daemon is for, and names none that is not there."""
+    named = set(re.findall(r"\w+\.py", (ROOT / "docs" / "architecture.md").read_text()))
+    there = {path.name for path in (ROOT / "detector").glob("*.py") if not path.name.startswith("__")}
+    assert there - named == set()
+    everywhere = {path.name for room in ("detector", *ROOMS, "tests") for path in (ROOT / room).rglob("*.py")}
+    assert named - everywhere == set()
 
 
 def test_the_daemon_loads_no_more_than_it_needs() -> None:

@@ -11,6 +11,7 @@ import click
 
 from detector.commands.base import config_option, json_option, load_config
 from detector.commands.output import print_json, progress_bar
+from detector.commands.report import report_options, write_report
 
 if TYPE_CHECKING:
     from detector.config import Config
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
 @click.option("--dry-run", is_flag=True, help="Print the report, save nothing.")
 @click.option("--force", is_flag=True, help="Replace a state that is there.")
-@click.option("--report", "report_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html",
-              help="Write a page that shows what was learnt.")  # fmt: skip
+@report_options("Write a page that shows what was learnt.")
 @json_option
 def learn(
     file: Path, config_path: Path, begin: str | None, until: str | None, source: str | None, dry_run: bool,
-    force: bool, report_path: Path | None, as_json: bool,
+    force: bool, report_path: Path | None, png_folder: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn thresholds from FILE, a quiet recording, and save them for `detector run`.
 
@@ -46,12 +46,13 @@ def learn(
     with progress_bar("reading") as progress:
         X, times = history(config, pipeline, file, source, as_time(begin), as_time(until), progress)
         report = pipeline.learn(X, times, progress)
-        if report_path is not None:
+        if report_path is not None or png_folder is not None:
             from detector.quiet_run import quiet_run
-            from detector.report_page import write_calibration
+            from detector.report_page import calibration_page
 
             progress("report", 1.0)
-            write_calibration(report_path, pipeline, quiet_run(pipeline, X, times), file.name)
+            page = calibration_page(pipeline, quiet_run(pipeline, X, times), file.name)
+            write_report(page, report_path, png_folder)
     if not dry_run:
         save(config, pipeline)
     if as_json:

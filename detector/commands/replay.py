@@ -14,13 +14,13 @@ import click
 from detector.commands.base import config_option, json_option, load_config, on_terminal
 from detector.commands.learn import as_time, history, new_pipeline, opened
 from detector.commands.output import Progress, as_json_text, progress_bar
+from detector.commands.report import report_options, write_report
 
 if TYPE_CHECKING:
     from detector.config import Config
     from detector.events import Event
     from detector.labels import Label
     from detector.pipeline import Pipeline
-    from detector.track import Track
 
 
 @click.command()
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="TIME", help="Learn from all samples before this time.")
 @click.option("--from-state", is_flag=True, help="Start from what `detector learn` saved.")
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
-@click.option("--report", "report_path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html",
-              help="Write a page that shows everything: timeline, network, nodes, calibration.")  # fmt: skip
+@report_options("Write a page that shows everything: timeline, network, nodes, calibration.")
 @click.option("--labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.csv",
               help="What was really there (start,end,nodes,kind), for the report.")  # fmt: skip
 @json_option
 def replay(
     file: Path, config_path: Path, learn_samples: int | None, until: str | None, from_state: bool,
-    source: str | None, report_path: Path | None, labels: Path | None, as_json: bool,
+    source: str | None, report_path: Path | None, png_folder: Path | None, labels: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run FILE through the detector and print what it would have said.
 
@@ -46,8 +45,11 @@ def replay(
     """
     if sum((learn_samples is not None, until is not None, from_state)) > 1:
         raise click.UsageError("give at most one of --learn, --until, --from-state")
-    if labels is not None and report_path is None:
-        raise click.UsageError("--labels needs --report, which compares with them")
+    reported = report_path is not None or png_folder is not None
+    if labels is not None and not reported:
+        raise click.UsageError("--labels needs --report or --png, which show them")
+    from detector.track import Track
+
     config = load_config(config_path)
     known = _labels(labels)
     begun = time.monotonic()
@@ -57,7 +59,7 @@ def replay(
         pipeline = _prepared(config, file, source, learn_samples, as_time(until), from_state, progress)
         pipeline.progress = progress
         learnt_until = as_time(until)
-        track = _track(pipeline, report_path)
+        track = Track(pipeline) if reported else None
         for part in opened(config, pipeline, file, source, tell=until is None):
             samples = part.batch.samples
             if learnt_until is not None:
@@ -67,10 +69,10 @@ def replay(
             show((track or pipeline).push(samples))
             progress("replay" if pipeline.phase == "watching" else "learning", part.share)
         show((track or pipeline).flush())
-        if track is not None and report_path is not None:
-            from detector.report_page import write_replay
+        if track is not None:
+            from detector.report_page import replay_page
 
-            write_replay(report_path, track, known, file.name)
+            write_report(replay_page(track, known, file.name), report_path, png_folder)
     click.echo(_summary(pipeline, counts, show.seen, time.monotonic() - begun), err=True)
 
 
@@ -79,12 +81,6 @@ def _labels(path: Path | None) -> list[Label] | None:
     from detector.labels import read_labels
 
     return None if path is None else read_labels(path)
-
-
-def _track(pipeline: Pipeline, report_path: Path | None) -> Track | None:
-    from detector.track import Track
-
-    return None if report_path is None else Track(pipeline)
 
 
 def _prepared(

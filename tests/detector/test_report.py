@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from detector.labels import Label, read_labels
 from detector.network import Network
 from detector.pipeline import Pipeline
 from detector.quiet_run import quiet_run
-from detector.report_page import write_calibration, write_replay
+from detector.report_page import calibration_page, replay_page
 from detector.report_parts import Page, tag
+from detector.report_pictures import Timeline
+from detector.report_png import save_pictures
 from detector.score import compare, matches
 from detector.settings import AlarmSettings, Budget, EstimatorSettings, Settings, WindowSettings
 from detector.track import Story, Track
@@ -63,15 +66,19 @@ def labels() -> list[Label]:
 
 
 @pytest.fixture(scope="module")
-def replay_page(track: Track, labels: list[Label], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def replayed(track: Track, labels: list[Label]) -> Page:
+    return replay_page(track, labels, "data <i>.csv")
+
+
+@pytest.fixture(scope="module")
+def replay_file(replayed: Page, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "replay.html"
-    write_replay(path, track, labels, "data <i>.csv")
+    path.write_text(replayed.html())
     return path
 
 
 @pytest.fixture(scope="module")
-def calibration_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("report") / "calibration.html"
+def calibrated() -> Page:
     X = np.random.default_rng(5).normal(size=(500, 8, 1))
     times = START + np.arange(500.0)
     pipeline = Pipeline(network(), 1, SETTINGS)
@@ -79,7 +86,13 @@ def calibration_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     quiet = quiet_run(pipeline, X, times)
     assert quiet is not None
     assert quiet.event.sum() == pytest.approx(8 * quiet.ticks)
-    write_calibration(path, pipeline, quiet, "quiet.csv")
+    return calibration_page(pipeline, quiet, "quiet.csv")
+
+
+@pytest.fixture(scope="module")
+def calibration_file(calibrated: Page, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "calibration.html"
+    path.write_text(calibrated.html())
     return path
 
 
@@ -104,8 +117,8 @@ def test_track_keeps_extremes_in_few_bins(monkeypatch: pytest.MonkeyPatch, track
     assert thin.strongest(2) == track.strongest(2)
 
 
-def test_replay_report_tells_what_happened(replay_page: Path, track: Track) -> None:
-    text = replay_page.read_text()
+def test_replay_report_tells_what_happened(replay_file: Path, track: Track) -> None:
+    text = replay_file.read_text()
     for story in track.stories.values():
         assert story.id in text
     for words in (
@@ -122,17 +135,17 @@ def test_replay_report_tells_what_happened(replay_page: Path, track: Track) -> N
     assert "mean <b>" not in text
 
 
-def test_reports_load_nothing(replay_page: Path, calibration_page: Path) -> None:
-    for path in (replay_page, calibration_page):
+def test_reports_load_nothing(replay_file: Path, calibration_file: Path) -> None:
+    for path in (replay_file, calibration_file):
         text = path.read_text()
         assert not re.search(r"<(link|img|iframe)\b|<script[^>]*\ssrc=|@import|url\(", text)
         assert "default-src &#x27;none&#x27;" in text
         assert "unsafe" not in text.split("</head>")[0]
 
 
-def test_both_reports_in_a_browser(replay_page: Path, calibration_page: Path, tmp_path: Path) -> None:
+def test_both_reports_in_a_browser(replay_file: Path, calibration_file: Path, tmp_path: Path) -> None:
     with chromium(tmp_path, (1100, 1400)) as browser:
-        for path, charts in ((replay_page, 13), (calibration_page, 2)):
+        for path, charts in ((replay_file, 13), (calibration_file, 2)):
             browser.get(path.as_uri())
             until(browser, f"document.querySelectorAll('.chart canvas').length === {charts}")
             assert browser.execute_script("return window.hacked") is None
@@ -145,6 +158,53 @@ def test_both_reports_in_a_browser(replay_page: Path, calibration_page: Path, tm
                 until(browser, "window.saved.startsWith('data:image/png;base64,iVBOR')")
             assert console(browser) == []
             assert browser.execute_script("return document.documentElement.scrollWidth") <= 1100
+
+
+def _pixels(path: Path) -> Any:
+    from matplotlib.image import imread
+
+    return imread(path)
+
+
+def _has(picture: Any, colour: str) -> bool:
+    """Whether pixels of just this colour are in it."""
+    wanted = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+    near = np.abs(picture[:, :, :3] * 255.0 - wanted).max(axis=2) < 2.0
+    return bool(near.sum() > 20)
+
+
+def test_pictures_as_files(replayed: Page, calibrated: Page, tmp_path: Path) -> None:
+    for page, wanted in (
+        (replayed, ["Incidents-over-time", "Network", "signal", "statistic", "Episodes-per-tick"]),
+        (calibrated, ["Distribution-of-the-statistics", "Episodes-per-tick", "Expected-delays", "Network"]),
+    ):
+        folder = tmp_path / page.title
+        paths = save_pictures(folder, page)
+        assert sorted(folder.iterdir()) == paths  # numbered: none written twice, none beside the folder
+        assert len(paths) == len(page.pictures)
+        for words in wanted:
+            assert any(words in path.name for path in paths), words
+        for path in paths:
+            assert re.fullmatch(r"\d\d-[\w-]+\.png", path.name, re.ASCII), path.name
+            assert _pixels(path).shape[1] == 1200
+    pictures = {path.name[3:-4]: _pixels(path) for path in (tmp_path / replayed.title).iterdir()}
+    assert _has(pictures["Incidents-over-time"], "#00795a")  # the labelled incident was found
+    assert _has(pictures["Incidents-over-time"], "#0072b2")  # the label
+    assert _has(pictures["Network"], "#c24e00")  # members of the incident
+
+
+def test_a_dollar_in_a_name_is_no_formula(tmp_path: Path) -> None:
+    page = Page("p")
+    page.chart("$\\nonsense{$", x=[0, 1, 2], series=[{"label": "_$x^$", "y": [1, None, 2], "colour": "now"}])
+    (path,) = save_pictures(tmp_path, page)
+    assert path.name == "01-nonsense.png"
+
+
+def test_incidents_that_overlap_stand_in_rows() -> None:
+    stories = [_story(10), _story(12), _story(300)]
+    bars = Timeline(stories, [], (0.0, 1000.0), None, 10.0, set()).bars()
+    assert [(one.begin, one.row) for one in bars] == [(10, 0), (12, 1), (300, 0)]
+    assert all(one.end - one.begin == 5.0 for one in bars)
 
 
 def test_labels_of_both_kinds(tmp_path: Path) -> None:
@@ -249,6 +309,19 @@ def test_commands_write_reports(tmp_path: Path) -> None:
     done = run("calibrate", data, "--config", config, "--until", START + 400, "--dry-run", "--report", out)
     assert done.exit_code == 0, done.output
     assert "Distribution of the statistics on quiet data" in out.read_text()
+    done = run("replay", data, "--config", config, "--png", tmp_path / "a" / "png", "--labels", marks)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a" / "png" / "01-Incidents-over-time.png").is_file()
+
+
+def test_pictures_without_matplotlib_are_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = run("learn", _recording(tmp_path), "--config", _config(tmp_path), "--png", tmp_path / "png")
+    assert done.exit_code == 1
+    assert done.output == "detector: drawing needs matplotlib: run  pip install 'detector[plot]'\n"
+    assert not (tmp_path / "png").exists()
 
 
 def test_labels_without_report_are_refused(tmp_path: Path) -> None:
@@ -262,10 +335,13 @@ def test_report_while_still_learning(tmp_path: Path) -> None:
     short = Track(Pipeline(network(), 1, SETTINGS))
     short.push(samples()[:80])
     short.flush()
-    write_replay(tmp_path / "r.html", short, [Label(START)])
-    assert "never: still learning" in (tmp_path / "r.html").read_text()
+    page = replay_page(short, [Label(START)])
+    assert "never: still learning" in page.html()
+    save_pictures(tmp_path / "png", page)
     empty = Track(Pipeline(network(), 1, SETTINGS))
     empty.flush()
-    write_replay(tmp_path / "r.html", empty)
+    page = replay_page(empty)
+    assert "None." in page.html()
+    save_pictures(tmp_path / "png", page)
     with pytest.raises(ValueError, match="nothing has been learnt"):
-        write_calibration(tmp_path / "r.html", empty.pipeline)
+        calibration_page(empty.pipeline)
