@@ -34,7 +34,7 @@ def layout(graph: Graph) -> Floats:
 def need_matplotlib() -> None:
     """Asked before long work, so that nothing is drawn in vain."""
     try:
-        import matplotlib.backends.backend_agg  # noqa: F401
+        import matplotlib.backends.backend_agg
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError("drawing needs matplotlib: run  pip install 'detector[plot]'") from error

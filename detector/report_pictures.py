@@ -140,8 +140,9 @@ class Timeline:
         parts: list[Markup] = []
         top = 24.0
         if self.begin is not None and self.begin > first:
-            parts.append(tag("rect", tag("title", "learning"), x="10", y="0",
-                             width=f"{at(self.begin) - 10:.1f}", height="100%", klass="learning"))  # fmt: skip
+            wide = at(self.begin) - 10.0
+            parts.append(tag("rect", tag("title", "learning"), x="10", y="0", width=f"{wide:.1f}",
+                             height="100%", klass="learning"))  # fmt: skip
         if self.labels:
             parts.append(tag("text", "labels", x="10", y=f"{top - 8:.0f}", klass="row"))
             for label in self.labels:
@@ -166,8 +167,9 @@ class Timeline:
             words = moment(time) if k == 0 else clock(time, first)  # the date once is enough
             parts.append(tag("text", words, x=f"{at(time):.1f}", y=f"{height - 4:.0f}", klass="time",
                              text_anchor=anchor))  # fmt: skip
-        return tag("svg", *parts, viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img",
-                   aria_label=f"{len(self.stories)} incidents and {len(self.labels)} labels over time")  # fmt: skip
+        about = f"{len(self.stories)} incidents and {len(self.labels)} labels over time"
+        size = f"0 0 {WIDTH:.0f} {height:.0f}"
+        return tag("svg", *parts, viewBox=size, role="img", aria_label=about)
 
 
 @dataclass(frozen=True)

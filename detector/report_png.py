@@ -83,6 +83,8 @@ def _chart(axes: Any, spec: dict[str, Any], colours: dict[str, str]) -> None:
 
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(LogFormatter())
+    if len(x) > 1:
+        axes.set_xlim(x[0], x[-1])
     axes.set_xlabel(spec.get("label", ""))
     axes.set_ylabel(spec.get("side", ""))
     axes.grid(color=colours["line"], linewidth=0.6)
@@ -155,4 +157,4 @@ def _time_axis(axes: Any, timed: bool) -> None:
     locator = AutoDateLocator(tz=UTC)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
-    axes.set_xlabel("UTC", loc="right")
+    axes.set_xlabel("UTC")
