@@ -82,7 +82,7 @@ def whole_inputs(graph: Graph, train: Events) -> Rule:
 
 def predictor(**params: object) -> Learner:
     def learn(graph: Graph, train: Events) -> Rule:
-        model = FootprintPredictor(TYPES, **params).fit(train)  # type: ignore[arg-type]
+        model = FootprintPredictor(TYPES, **{"m_max": 10_000, **params}).fit(train)  # type: ignore[arg-type]
         return lambda signal: model.predict(signal, graph).labels
 
     return learn
@@ -102,7 +102,7 @@ METHODS: dict[str, Learner] = {
     "ego-networks (the default)": predictor(centres=300),
 }
 VARIANTS: dict[str, Learner] = {
-    "exact, 1500 parts": predictor(),
+    "exact, 1500 parts": predictor(m_max=1500),
     "exact, 300 parts": predictor(m_max=300),
     "25 centres": predictor(centres=25),
     "100 centres": predictor(centres=100),

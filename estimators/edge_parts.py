@@ -29,7 +29,7 @@ def fit_edges(events: Sequence[LabelledEvent], n_classes: int, radius: int,
         H.append(np.column_stack([same, 1.0 - same]))
         groups.append(np.full(len(edges), event.event_id))
     x, y, names = np.concatenate(F), np.concatenate(H), np.concatenate(groups)
-    if len(x) > m_max and choice.get("centres") is None:
+    if len(x) > m_max:
         keep = np.sort(np.random.default_rng(seed).choice(len(x), m_max, replace=False))
         x, y, names = x[keep], y[keep], names[keep]
     return PartRidge.select(x, y, names, seed=seed, **choice)

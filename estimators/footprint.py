@@ -67,8 +67,8 @@ class FootprintPredictor:
     n_classes    T: class 0 is "not affected", 1 to T - 1 are types of events.
     radius       of the ego-networks, in hops (see egonet.ego_features).
     sigma, lam   width and ridge; those not given are chosen by leaving out one event after the other.
-    m_max        at most so many parts, drawn evenly from all, in an exact fit.
-    centres      a number: Nystroem with so many, and all parts.
+    m_max        learn from at most so many parts, drawn evenly from all.
+    centres      a number: Nystroem with so many; with them m_max may be large.
     cost         L (T, T), row said, column true. Absent: 2 for an affected node that is missed, else 1.
     one_type     all affected nodes of an event have one type (exact), else each its own.
     edge_weight  omega in [0, 1): share of the learnt price of different labels at linked nodes in F.
@@ -121,9 +121,7 @@ class FootprintPredictor:
         n = len({event.event_id for event in events})
         if n < self.min_events:
             raise TooFewEventsError(f"events: {n} labelled, but at least {self.min_events} are needed")
-        parts = Parts.of(events, self.n_classes, self.radius)
-        if self.centres is None:
-            parts = parts.thinned(self.m_max, self.seed)
+        parts = Parts.of(events, self.n_classes, self.radius).thinned(self.m_max, self.seed)
         seen = parts.H.sum(axis=0)
         if seen[0] == 0.0 or seen[1:].sum() == 0.0:
             told = "no node is affected" if seen[0] else "all nodes are affected"
@@ -226,8 +224,9 @@ class FootprintPredictor:
 
     def _without(self, parts: Parts, i: int) -> LeftOut:
         rows = np.flatnonzero(parts.event == i)
-        z, _ = self._labels(self.ridge_.left_out_[rows], Coupling.none())
-        return LeftOut(parts.names[i], parts.node[rows], z, parts.H[rows])
+        g, support = (estimate[rows] for estimate in self.ridge_.left_out_)
+        z, _ = self._labels(g, Coupling.none())
+        return LeftOut(parts.names[i], parts.node[rows], z, support, parts.H[rows])
 
     def _locality(self, parts: Parts) -> dict[str, float]:
         """q, r and n_eff = n r^2 / q: how many independent parts all of them are worth."""

@@ -45,7 +45,7 @@ class PartRidge:
     right_: Array  # (M, T + 1): sums over the m_ parts seen, where there are centres
     m_: int
     selection_: Selection  # after select
-    left_out_: Array
+    left_out_: tuple[Array, Array]
 
     def __init__(self, *, sigma: float = 1.0, lam: float = 1e-3, kernel: str = "gaussian",
                  identity: float = 0.0, centres: int | Array | None = None,
@@ -118,7 +118,7 @@ class PartRidge:
         """The (sigma, lam) of the least mean squared error when groups are left out; then the fit with them.
 
         ``sigmas`` are 1, 2, 4 times sqrt(D) if absent: right for features of unit spread. One spectrum per
-        width serves all lam. ``left_out_`` holds the estimates (m, T) without the own group.
+        width serves all lam. ``left_out_`` holds estimates (m, T) and support (m,) without the own group.
         """
         x, y, w, ids = _checked(F, H, weights, nodes)
         rows = rows_of(groups, len(x))
@@ -130,14 +130,15 @@ class PartRidge:
         for sigma in widths[:1] if params.get("kernel") == "linear" else widths:
             spectrum = cls(sigma=sigma, **params)._spectrum(x, ids, w)
             for lam in lams:
-                g = leave_groups_out(*spectrum, y, w, cls(lam=lam)._ridge(len(x)), rows)[:, :-1]
-                table.append((sigma, lam, float(np.average(((g - y[:, :-1]) ** 2).sum(axis=1), weights=w))))
+                g = leave_groups_out(*spectrum, y, w, cls(lam=lam)._ridge(len(x)), rows)
+                errors = ((g[:, :-1] - y[:, :-1]) ** 2).sum(axis=1)
+                table.append((sigma, lam, float(np.average(errors, weights=w))))
                 if table[-1][-1] < least:
                     least, left_out = table[-1][-1], g
         selection = Selection(("sigma", "lam", "loss"), np.array(table))
         best = selection.best()
         model = cls(sigma=best["sigma"], lam=best["lam"], **params).fit(x, y[:, :-1], w, ids)
-        model.selection_, model.left_out_ = selection, left_out
+        model.selection_, model.left_out_ = selection, (left_out[:, :-1], left_out[:, -1])
         return model
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -34,6 +34,7 @@ class LeftOut:
     event_id: str
     node: NDArray[np.int64]  # (n,)
     labels: NDArray[np.int64]  # (n,) said
+    support: Array  # (n,)
     truth: Array  # (n, T)
 
 

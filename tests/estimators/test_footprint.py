@@ -93,7 +93,7 @@ def test_left_out_is_a_fit_without_the_event(fitted):
     x = (F - F.mean(axis=0)) / F.std(axis=0)
     rest = PartRidge(sigma=3.0, lam=1e-3 * 8 / 7).fit(x[40:], H[40:])
 
-    np.testing.assert_allclose(fitted.ridge_.left_out_[:40], rest.embed(x[:40])[0], atol=1e-9)
+    np.testing.assert_allclose(fitted.ridge_.left_out_[0][:40], rest.embed(x[:40])[0], atol=1e-9)
 
 
 def test_snapshots_of_one_event_are_left_out_together():
