@@ -32,6 +32,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 class Commands(click.Group):
     """A group whose commands end with one clear line instead of a traceback."""
 
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Kinds of findings go by their names alone: `detector footprint`, in short."""
+        return super().get_command(context, name) or aftermath.get_command(context, name)
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)

@@ -253,6 +253,8 @@ class Daemon:
         """An operator's command, in its turn; what it led to, once that is on disk or refused by it."""
         events: list[Event] = await self.intake.order(name, arguments)
         await self.recorder.commit()
+        if name == "label":
+            self.desk.labelled()
         return events
 
     def _told(self, records: Sequence[Record]) -> None:

@@ -69,6 +69,16 @@ def _ring_two(s: Array, graph: Graph, rows: NDArray[np.intp]) -> Array:
     return out
 
 
+def within(graph: Graph, seeds: NDArray[np.intp], hops: int) -> NDArray[np.bool_]:
+    """Nodes (N,) at most so many hops from one of ``seeds``."""
+    near = np.zeros(graph.n_nodes, np.bool_)
+    near[seeds] = True
+    A = graph.matrix()
+    for _ in range(hops):
+        near |= A @ near.astype(np.float64) > 0.0
+    return near
+
+
 def edge_features(x: Array, edges: NDArray[np.int64]) -> Array:
     """Descriptors (E, 2 D) of edges (E, 2) from those of the nodes (N, D), whichever end comes first."""
     u, v = x[edges[:, 0]], x[edges[:, 1]]

@@ -8,6 +8,7 @@ nothing is said twice. Detection never waits for the desk.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,8 +20,8 @@ from detector.aftermath.actions import Action, ActionError, Arguments
 from detector.aftermath.casefile import STAGES, CaseFile
 from detector.aftermath.examiner import Examiner, Finding, finding_event
 from detector.aftermath.hand import Hand, Overloaded
-from detector.aftermath.kinds import KINDS, build_examiner
-from detector.aftermath.orders import Order, Orders
+from detector.aftermath.kinds import KINDS, build_examiner, relearning
+from detector.aftermath.orders import Busy, Order, Orders
 from detector.aftermath.packing import Unreadable
 from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.shelf import Shelf
@@ -31,6 +32,7 @@ from detector.metrics import Metrics
 from detector.recorder import Recorder
 
 log = logging.getLogger("detector.aftermath")
+RELEARN = "learn from labels"
 RETRY_S = 5.0  # after the store or the thread refused
 
 Publish = Callable[[Sequence[Event], Key], Awaitable[None]]
@@ -46,7 +48,7 @@ class Desk:
         self.examiners: dict[str, Examiner | None] = {}
         self.models: dict[str, int] = {}  # by kind
         self._recorder, self._metrics, self._publish = recorder, metrics, publish
-        self._shelf = Shelf(recorder.store, recorder.ask_from_thread)
+        self._shelf = Shelf(recorder.store, recorder.ask_from_thread, settings)
         self._hand = Hand()
         self.orders = Orders()
         self._done: set[Key] = set()  # examined, while the store may not know it yet
@@ -70,6 +72,15 @@ class Desk:
         self.wake()
         return order
 
+    def labelled(self) -> None:
+        """Somebody said something about an incident: have it learnt, once for many labels."""
+        for kind, action in relearning(self.settings).items():
+            if not self.orders.waits(kind, RELEARN):
+                work = partial(action.run, self._shelf, action.arguments())
+                with contextlib.suppress(Busy):  # the next label will do
+                    self.orders.add(kind, RELEARN, work).done.add_done_callback(partial(_relearnt, kind))
+        self.wake()
+
     def again(self, incident: str) -> Order:
         """Have the case files of an incident examined by what is known today; nothing of it is recorded."""
         order = self.orders.add("", "examine", partial(self._examine_again, incident))
@@ -90,7 +101,7 @@ class Desk:
     def adopt(self, settings: AftermathSettings) -> None:
         """After a reload."""
         if settings != self.settings:
-            self.settings = settings
+            self.settings = self._shelf.settings = settings
             self.examiners.clear()
             self.wake()
 
@@ -221,3 +232,9 @@ class Desk:
     def _failed(self, kind: str, reason: str, text: str, error: BaseException | None = None) -> None:
         self._metrics.count("aftermath_failures_total", kind=kind, reason=reason)
         log.error("%s", text, exc_info=error, extra={"repeat": f"aftermath {kind} {reason}"})
+
+
+def _relearnt(kind: str, done: asyncio.Future[dict[str, Any]]) -> None:
+    """That there is too little to learn from is no failure."""
+    if not done.cancelled() and isinstance(error := done.exception(), ActionError):
+        log.info("%s: %s", kind, error)

@@ -5,6 +5,8 @@ def examiner(settings: AftermathSettings, shelf: Shelf) -> Examiner | None
     start and after every action of the kind, in the desk's thread.
 ACTIONS: dict[str, Action]
     What people can have done with it; may be empty.
+def relearn(settings: AftermathSettings) -> Action | None
+    Only where labels teach: the action that is done, without arguments, after a new label; None: not wanted.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from detector.aftermath.shelf import Shelf
 KINDS: dict[str, str] = {
     "course": "detector.aftermath.course",
     "explanation": "detector.aftermath.explanation",
+    "footprint": "detector.aftermath.footprint",
 }
 
 
@@ -30,6 +33,12 @@ def kind_module(kind: str) -> Any:
 def build_examiner(kind: str, settings: AftermathSettings, shelf: Shelf) -> Examiner | None:
     built: Examiner | None = kind_module(kind).examiner(settings, shelf)
     return built
+
+
+def relearning(settings: AftermathSettings) -> dict[str, Action]:
+    """What is to be done after a new label, by kind."""
+    wanted = {kind: getattr(kind_module(kind), "relearn", lambda _: None)(settings) for kind in KINDS}
+    return {kind: action for kind, action in wanted.items() if action is not None}
 
 
 def find_action(kind: str, name: str) -> Action:

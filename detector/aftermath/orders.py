@@ -50,6 +50,9 @@ class Orders:
     def find(self, number: str) -> Order | None:
         return self._all.get(int(number)) if number.isascii() and number.isdigit() else None
 
+    def waits(self, kind: str, name: str) -> bool:
+        return any((order.kind, order.name) == (kind, name) for order in self._waiting)
+
     def next(self) -> Order | None:
         return self._waiting.pop(0) if self._waiting else None
 

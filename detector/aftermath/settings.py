@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 from pydantic import Field
 
@@ -46,6 +47,36 @@ class ExplanationSettings(Method):
     nodes: int = Field(default=3, description="Members that are explained, strongest first.", ge=1, le=50)
 
 
+class FootprintSettings(Method):
+    """How the nodes of an incident are learnt from labelled ones."""
+
+    min_events: int = Field(
+        default=5,
+        ge=2,
+        description="Labelled incidents before anything is learnt; until then thresholds serve.",
+    )
+    use: Literal["better", "always", "never"] = Field(
+        default="better",
+        description="When to trust what was learnt: if it names nodes of incidents left out better than "
+        "thresholds do, always, or never.",
+    )
+    retrain: bool = Field(default=True, description="Whether to learn anew after each new label.")
+    miss_cost: float = Field(
+        default=2.0, gt=0, le=100, description="What a missed node costs; one named in error costs 1."
+    )
+    one_type: bool = Field(
+        default=True, description="Whether all nodes of an incident are affected by the same type of event."
+    )
+    edge_weight: float = Field(
+        default=0.0, ge=0, lt=1,
+        description="Share of linked nodes being affected together in the decision; 0 does not couple them.",
+    )  # fmt: skip
+    node_identity: float = Field(
+        default=0.0, ge=0, le=1000,
+        description="How much more a node tells of itself than of others; 0 serves nodes never seen as well.",
+    )  # fmt: skip
+
+
 class AftermathSettings(Model):
     """What happens after an alarm."""
 
@@ -63,6 +94,10 @@ class AftermathSettings(Model):
     explanation: ExplanationSettings = Field(
         default_factory=ExplanationSettings,
         description="Ranges of values that gained or lost mass, in the sensor's units.",
+    )
+    footprint: FootprintSettings = Field(
+        default=FootprintSettings(),
+        description="Which nodes are really affected, and by which type of event.",
     )
 
     @property

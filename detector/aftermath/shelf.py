@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from detector.aftermath import tables
 from detector.aftermath.casefile import STAGES, CaseFile, Stage
 from detector.aftermath.packing import Unreadable
+from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.tables import Model
 from detector.events import Labels
 
@@ -27,8 +28,11 @@ def _directly(question: Callable[..., Result], *arguments: Any) -> Result:
 class Shelf:
     """``ask`` carries each question to the thread that may use the store; without it, it is this one."""
 
-    def __init__(self, store: Store, ask: Callable[..., Any] = _directly) -> None:
+    def __init__(
+        self, store: Store, ask: Callable[..., Any] = _directly, settings: AftermathSettings | None = None
+    ) -> None:
         self._store, self._ask = store, ask
+        self.settings = settings or AftermathSettings()
 
     def labelled_cases(self, stage: Stage | None = None) -> Iterator[tuple[CaseFile, Labels]]:
         """Case files of incidents that people labelled, one at a time; damaged ones are left out."""

@@ -105,7 +105,7 @@ def _here(config: Config, work: Callable[[Shelf], dict[str, Any]]) -> dict[str, 
     except StateRefused as error:
         raise Failure(f"no daemon answers, and {error}", RUNTIME) from None
     try:
-        return work(Shelf(store))
+        return work(Shelf(store, settings=config.aftermath))
     finally:
         store.close()
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimators import Graph, egonet
-from estimators.egonet import edge_features, ego_features
+from estimators.egonet import edge_features, ego_features, within
 
 
 def twin(signal, graph, v):
@@ -55,6 +55,15 @@ def test_weights_of_links_do_not_count():
     nx.set_edge_attributes(graph, 0.3, "weight")
 
     np.testing.assert_array_equal(ego_features(signal, Graph.of(graph)), plain)
+
+
+def test_within_hops():
+    graph = nx.gnp_random_graph(30, 0.06, seed=4)
+    hops = dict(nx.all_pairs_shortest_path_length(graph, cutoff=2))
+    expected = [v in hops[3] or v in hops[17] for v in range(30)]
+
+    assert 4 < sum(expected) < 30
+    np.testing.assert_array_equal(within(Graph.of(graph), np.array([3, 17]), 2), expected)
 
 
 def test_an_edge_has_no_direction():
