@@ -100,14 +100,15 @@ def _quiet(page: Page, report: Report, quiet: QuietRun | None) -> list[Markup]:
                     "colour": "good",
                     "dash": DASH,
                 },
-                {"label": "history as it came", "y": observed, "colour": "now", "points": True},
+                {"label": "history, judged by all of it", "y": observed, "colour": "now", "points": True},
             ],
             marks=[[report.event_threshold, "threshold"]],
         )
     )
     note = (
-        f"Tail above {number(tail.base)}: {tail.n} episodes of the resampled history, "
-        f"shape {number(tail.shape)}, scale {number(tail.scale)}, {number(tail.rate)} episodes per tick."
+        f"Tail above {number(tail.base)}: {tail.n} episodes of the history, each part judged by the rest, "
+        f"shape {number(tail.shape)}, scale {number(tail.scale)} in half squares, "
+        f"{number(tail.rate)} episodes per tick."
     )
     return [*parts, tag("p", note, klass="soft")]
 
