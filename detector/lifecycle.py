@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Callable
 
 from detector.notify import Notifier
@@ -56,10 +57,12 @@ class Pulse:
         limit = self._notifier.watchdog_s or HUNG_S
         while True:
             # Asked three times per period: one late answer must not be taken for death.
-            self.healthy = await self._worker.alive(limit / 3)
-            if self.healthy:
+            answered = await self._worker.alive(limit / 3)
+            if answered:
                 self._notifier.alive()
-            else:
-                log.critical("the pipeline makes no progress", extra={"repeat": "pulse"})
+            silent = time.monotonic() - self._worker.beat
+            self.healthy = answered or silent < limit
+            if not self.healthy:
+                log.critical("the pipeline made no progress for %.0f s", silent, extra={"repeat": "pulse"})
             self._notifier.status(self._status())
             await asyncio.sleep(min(limit / 3, STATUS_S))

@@ -126,7 +126,6 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=True)
         # Vanishes silently where /proc is hidden; the shipped unit leaves it visible.
         ProcessCollector(registry=self.registry)
-        self._kinds = {metric.name: metric for metric in TABLE}
         self._families: dict[str, Any] = {metric.name: self._family(metric) for metric in TABLE}
         self._children: dict[tuple[str, ...], Any] = {}
         version = importlib.metadata.version("detector")

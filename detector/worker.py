@@ -27,7 +27,6 @@ from detector.settings import Settings
 from detector.snapshot import Snapshot
 
 COMMANDS = ("accept", "clear", "label")
-REPLAY_BEAT_S = 1.0
 
 Result = TypeVar("Result")
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from detector.config import Config
 
 RUNTIME = 1
-USAGE = 2
 UNAVAILABLE = 69
 INPUT_OUTPUT = 74
 CONFIG = 78
