@@ -15,6 +15,7 @@ import click
 import pytest
 
 import connectors
+from detector.aftermath.kinds import KINDS
 from detector.cli import cli
 from detector.config import Config
 from detector.config_model import door_model
@@ -119,6 +120,13 @@ def test_the_example_configurations_are_right(path: Path) -> None:
 def test_there_is_an_example_configuration_for_each_door() -> None:
     wanted = {f"source-{name}" for name in connectors.SOURCES} | {f"sink-{name}" for name in connectors.SINKS}
     assert {path.stem for path in EXAMPLES} == wanted
+
+
+def test_every_kind_of_finding_is_told() -> None:
+    readme = next(line for line in TEXT["README.md"].splitlines() if line.startswith("| after an alarm |"))
+    for name in KINDS:
+        assert f"`{name}`" in readme
+        assert re.search(rf"^## {name}$", TEXT["docs/aftermath.md"], re.MULTILINE), name
 
 
 @pytest.mark.parametrize("side", ["source", "sink"])
