@@ -139,13 +139,13 @@ class Daemon:
         return delivery
 
     async def open_incidents(self) -> list[Record]:
-        """The latest record of each open incident; labels aside, which tell nothing of its state."""
+        """The latest record of each open incident that tells its state: labels and findings do not."""
         found = []
         for id, event in self.worker.picture.open_incidents.items():
             record = Record.of(event)
             if event.event == "incident.labelled":
                 stored = await self.recorder.ask(self.recorder.store.incident, id)
-                earlier = [r for r in stored if r.event != "incident.labelled"]
+                earlier = [r for r in stored if r.event in ("incident.opened", "incident.updated")]
                 record = earlier[-1] if earlier else record
             found.append(record)
         return found

@@ -28,7 +28,7 @@ from detector.snapshot import Snapshot, read_snapshot
 
 def inspect(folder: Path) -> dict[str, Any]:
     """What a state folder holds, JSON-ready; a running daemon is not disturbed."""
-    with _reading(folder) as connection:
+    with reading(folder) as connection:
 
         def ask(question: str) -> Any:
             return connection.execute(question).fetchone()[0]
@@ -79,7 +79,7 @@ def _aftermath(connection: sqlite3.Connection, ask: Callable[[str], Any]) -> dic
 def export_files(folder: Path, target: Path) -> dict[str, int]:
     """Every sound case file and model into a folder: NAME.json and NAME.npz each; how many of both."""
     counts = {"case_files": 0, "models": 0}
-    with _reading(folder) as connection:
+    with reading(folder) as connection:
         if connection.execute("PRAGMA user_version").fetchone()[0] < 2:
             return counts
         stored = {"case_files": tables.stored_cases, "models": tables.stored_models}
@@ -95,7 +95,7 @@ def export_files(folder: Path, target: Path) -> dict[str, int]:
 
 def export(folder: Path) -> Iterator[dict[str, Any]]:
     """Every stored record, oldest first, then every label that people gave; for files and later learning."""
-    with _reading(folder) as connection:
+    with reading(folder) as connection:
         for record in records.everything(connection):
             yield {"kind": "record", **record.content()}
         for incident, moment, body in connection.execute(
@@ -106,7 +106,7 @@ def export(folder: Path) -> Iterator[dict[str, Any]]:
 
 def load_snapshot(folder: Path) -> Snapshot | None:
     """The newest sound snapshot of a folder, read only: for tools that look into a state."""
-    with _reading(folder) as connection:
+    with reading(folder) as connection:
         for (seq,) in connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall():
             with contextlib.suppress(Damaged, msgspec.MsgspecError):
                 return read_snapshot(connection, seq)
@@ -125,7 +125,7 @@ def _positions(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
+def reading(folder: Path) -> Iterator[sqlite3.Connection]:
     path = folder / FILE
     if not path.exists():
         raise StateUnavailable(f"there is no state in {folder}")

@@ -20,6 +20,10 @@ class ActionError(ValueError):
     """The action makes no sense as asked: unknown name, too few labels, a file that cannot be read."""
 
 
+class NotThere(ActionError):
+    """An incident, case file or model of that name does not exist."""
+
+
 class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Base of all arguments, and those of an action that needs none."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from detector.aftermath.actions import ActionError, parse
+from detector.aftermath.actions import ActionError, NotThere, parse
 from detector.aftermath.hand import Overloaded
 from detector.aftermath.kinds import find_action
 from detector.aftermath.orders import Busy, Order
@@ -88,6 +88,8 @@ async def _outcome(order: Order) -> web.Response:
         return answer(order.done.result())
     if isinstance(failure, (StateError, Overloaded)):
         return error(503, str(failure))
+    if isinstance(failure, NotThere):
+        return error(404, str(failure))
     if isinstance(failure, ValueError):
         return error(409, str(failure))
     return error(500, f"{type(failure).__name__}: {failure}")

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from detector.aftermath import tables
-from detector.aftermath.actions import Action, ActionError, Arguments
+from detector.aftermath.actions import Action, ActionError, Arguments, NotThere
 from detector.aftermath.casefile import STAGES, CaseFile
 from detector.aftermath.examiner import Examiner, Finding, finding_event
 from detector.aftermath.hand import Hand, Overloaded
@@ -194,7 +194,7 @@ class Desk:
         found: list[dict[str, Any]] = []
         cases = [case for stage in STAGES if (case := self._shelf.case(incident, stage)) is not None]
         if not cases:
-            raise ActionError(f"there is no case file of an incident {incident!r}")
+            raise NotThere(f"there is no case file of an incident {incident!r}")
         for case in cases:
             for examiner in self.examiners.values():
                 if examiner is not None and case.stage in examiner.stages:
@@ -206,20 +206,26 @@ class Desk:
     async def _obey(self, order: Order) -> None:
         if order.done.done():  # nobody waits for it any more
             return
+        result: dict[str, Any] = {}
+        failure: Exception | None = None
         try:
-            order.done.set_result(await self._hand.run(None, order.work))
+            result = await self._hand.run(None, order.work)
         except asyncio.CancelledError:
             order.done.cancel()
             raise
-        except Overloaded as error:
-            order.done.set_exception(error)
-            raise
         except Exception as error:
-            order.done.set_exception(error)
-            if not isinstance(error, (ValueError, StateError)):
+            failure = error
+            if not isinstance(error, (ValueError, StateError, Overloaded)):
                 self._failed(order.kind, "error", f"{order.kind} {order.name}: {error!r}", error)
-        self.examiners.pop(order.kind, None)  # it may have learnt something
-        await self._recount()
+        self.examiners.pop(order.kind, None)  # it may have learnt something: who hears of it can rely on that
+        try:
+            await self._build()
+            await self._recount()
+        finally:
+            if failure is not None:
+                order.done.set_exception(failure)
+            else:
+                order.done.set_result(result)
 
     async def _recount(self) -> None:
         try:

@@ -23,6 +23,7 @@ def _parameter(name: str, words: str) -> dict[str, Any]:
 _DONE = {
     "200": _answer("Done; what it gave."),
     "202": _answer("It takes longer: ask /api/v1/aftermath/actions/ with the number in `action`."),
+    "404": _answer("What it names is not there.", _ERROR),
     "409": _answer("It makes no sense as asked.", _ERROR),
     "503": _answer("Busy, stopping, or the state cannot be used.", _ERROR),
 }
@@ -38,7 +39,7 @@ AFTERMATH: dict[str, Any] = {
         "get": {
             "summary": "What came of an action that took longer; waits a few seconds for its end.",
             "parameters": [_parameter("number", "Number of the action.")],
-            "responses": {**_DONE, "404": _answer("There is no such action, or it was long ago.", _ERROR)},
+            "responses": _DONE,
         }
     },
     "/api/v1/aftermath/{kind}/{action}": {
@@ -46,11 +47,7 @@ AFTERMATH: dict[str, Any] = {
             "summary": "Have something done with a kind of finding: each is described by itself.",
             "parameters": [_parameter("kind", "Kind of finding."), _parameter("action", "What to do.")],
             "requestBody": {"content": {JSON: {"schema": {"type": "object"}}}},
-            "responses": {
-                **_DONE,
-                "400": _answer("The arguments are not understood.", _ERROR),
-                "404": _answer("There is no such kind or action.", _ERROR),
-            },
+            "responses": {**_DONE, "400": _answer("The arguments are not understood.", _ERROR)},
         }
     },
     "/api/v1/incidents/{incident}/examine": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -15,10 +15,15 @@ from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.tables import Model
 from detector.events import Labels
 
-if TYPE_CHECKING:
-    from detector.state import Store
-
 Result = TypeVar("Result")
+
+
+class Readable(Protocol):
+    """A store, or what stands for one."""
+
+    def read(self, question: Callable[..., Result], *arguments: Any) -> Result: ...
+
+    def write(self, change: Callable[..., Result], *arguments: Any) -> Result: ...
 
 
 def _directly(question: Callable[..., Result], *arguments: Any) -> Result:
@@ -29,7 +34,7 @@ class Shelf:
     """``ask`` carries each question to the thread that may use the store; without it, it is this one."""
 
     def __init__(
-        self, store: Store, ask: Callable[..., Any] = _directly, settings: AftermathSettings | None = None
+        self, store: Readable, ask: Callable[..., Any] = _directly, settings: AftermathSettings | None = None
     ) -> None:
         self._store, self._ask = store, ask
         self.settings = settings or AftermathSettings()

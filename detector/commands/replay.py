@@ -48,6 +48,7 @@ def replay(
     reported = report_path is not None or png_folder is not None
     if labels is not None and not reported:
         raise click.UsageError("--labels needs --report or --png, which show them")
+    from detector.aftermath.inline import Inline
     from detector.track import Track
 
     config = load_config(config_path)
@@ -60,6 +61,7 @@ def replay(
         pipeline.progress = progress
         learnt_until = as_time(until)
         track = Track(pipeline) if reported else None
+        examine, pipeline.cases = Inline(config.aftermath, config.state.folder()), []
         for part in opened(config, pipeline, file, source, tell=until is None):
             samples = part.batch.samples
             if learnt_until is not None:
@@ -67,8 +69,10 @@ def replay(
             counts["samples"] += part.batch.received
             counts["refused"] += sum(part.batch.rejected.values())
             show((track or pipeline).push(samples))
+            show(examine(pipeline))
             progress("replay" if pipeline.phase == "watching" else "learning", part.share)
         show((track or pipeline).flush())
+        show(examine(pipeline))
         if track is not None:
             from detector.report_page import replay_page
 

@@ -57,6 +57,27 @@ def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_findings_are_annotations(running: Any, tmp_path: Path) -> None:
+    """They stay through later records of the incident, and start no alert by themselves."""
+
+    async def main() -> None:
+        rig = AlertmanagerRig(running, tmp_path)
+        door = rig.make()
+        await door.open()
+        finding = {"event": "incident.examined", "summary": "grows", "details": {"kind": "course"}}
+        await door.write([{"id": "i0-course-settled", "incident": "unknown", **finding}])
+        assert await rig.alerts() == []
+        await door.write([{"id": "i8-1", "event": "incident.opened", "incident": "i8", "summary": "one"}])
+        await door.write([{"id": "i8-course-settled", "incident": "i8", **finding}])
+        await door.write([{"id": "i8-2", "event": "incident.updated", "incident": "i8", "summary": "two"}])
+        (alert,) = await rig.alerts()
+        assert alert["annotations"]["summary"] == "two"
+        assert alert["annotations"]["finding_course"] == "grows"
+        await door.close()
+
+    asyncio.run(main())
+
+
 def test_an_incident_that_opens_again_fires_again(running: Any, tmp_path: Path) -> None:
     async def main() -> None:
         rig = AlertmanagerRig(running, tmp_path)

@@ -58,13 +58,15 @@ def test_init_check_and_replay(folder: Path) -> None:
 
 
 def test_a_run_says_what_a_replay_says(folder: Path) -> None:
-    """The same records, field by field, in the same order; JSON lines because nobody looks."""
+    """The same records, field by field; JSON lines because nobody looks. Findings come when they are made."""
     replayed = detector(folder, "replay", "samples.jsonl")
     assert replayed.returncode == 0
     live = detector(folder, "run", "--once")
     assert live.returncode == 0, live.stderr
-    records = [json.loads(line) for line in live.stdout.splitlines()]
-    assert records == [json.loads(line) for line in replayed.stdout.splitlines()]
+    records, again = ([json.loads(line) for line in said.stdout.splitlines()] for said in (live, replayed))
+    examined = "incident.examined"
+    assert [r for r in records if r["event"] != examined] == [r for r in again if r["event"] != examined]
+    assert sorted(records, key=lambda r: r["id"]) == sorted(again, key=lambda r: r["id"])
     assert any(record["event"] == "incident.opened" for record in records)
     stored = detector(folder, "incidents", "list", "--all", "--json")
     assert {record["incident"] for record in json.loads(stored.stdout)} == {

@@ -53,7 +53,7 @@ class Rig:
                     return given["build"](shelf)
                 return Says(name, given["examine"])
 
-            vars(module).update(examiner=examiner, ACTIONS=given.get("actions", {}))
+            vars(module).update(examiner=examiner, ACTIONS=given.get("actions", {}), __doc__=f"Kind {name}.")
             monkeypatch.setitem(sys.modules, module.__name__, module)
             monkeypatch.setitem(KINDS, name, module.__name__)
 

@@ -56,6 +56,15 @@ def test_a_story_says_why() -> None:
     assert len(told.split("history\n")[1].splitlines()) == 2
 
 
+def test_findings_are_told_beside_the_state() -> None:
+    finding = incident(id="f", event="incident.examined", summary="it grows", sequence=None, nodes=[],
+                       details={"kind": "course", "stage": "settled"})  # fmt: skip
+    told = story([incident(), finding])
+    assert "incident 20231114-ab: pump-1 changed" in told
+    assert "found      course, settled: it grows" in told
+    assert "examined    course     20231114-ab  it grows" in line(finding, colour=False)
+
+
 def test_names_from_outside_cannot_speak_to_the_terminal() -> None:
     node = NodeRecord(name=HOSTILE, state="alarmed", since=1.7e9)
     record = incident(summary=f"{HOSTILE} changed", nodes=[node], incident=HOSTILE)

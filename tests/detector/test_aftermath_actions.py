@@ -1,0 +1,295 @@
+"""What people can have done: over HTTP with a real desk behind it, and on the command line without one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from click.testing import CliRunner
+
+from detector import openapi
+from detector.aftermath import api
+from detector.aftermath.actions import Action, ActionError, Arguments, NotThere
+from detector.aftermath.api import AftermathApi
+from detector.aftermath.orders import MAX_WAITING
+from detector.aftermath.shelf import Shelf
+from detector.cli import cli
+from detector.commands.aftermath import aftermath
+from detector.state import Bundle, Store
+from tests.detector import rig
+from tests.detector.test_aftermath_store import case, label
+from tests.detector.test_desk import Rig, size
+
+
+def words(text: str) -> Any:
+    return msgspec.Meta(description=text)
+
+
+class Enrol(Arguments):
+    """Every type of argument that there is."""
+
+    name: Annotated[str, words("Name of the model.")]
+    incidents: Annotated[list[str], words("An incident to learn from.")] = msgspec.field(default_factory=list)
+    weight: Annotated[float | None, words("How much it counts.")] = None
+    times: Annotated[int, msgspec.Meta(ge=1, description="How often.")] = 1
+    mode: Annotated[Literal["new", "again"], words("What to do.")] = "new"
+    quick: Annotated[bool, words("Whether to hurry.")] = False
+    file: Annotated[bytes, words("What another site gave.")] = b""
+
+
+def enrol(shelf: Shelf, arguments: Enrol) -> dict[str, Any]:
+    if arguments.weight == 0:
+        raise ActionError("a weight of 0 teaches nothing")
+    cases = [one.incident for one, _ in shelf.labelled_cases("early")]
+    version = shelf.save_model("site", arguments.name, msgspec.to_builtins(arguments) | {"cases": cases})
+    return {"version": version, "cases": cases, "rows": [{"a": 1, "b": None}, {"a": 2.5}]}
+
+
+class Named(Arguments):
+    """One model."""
+
+    name: Annotated[str, words("Name of the model.")]
+
+
+def export(shelf: Shelf, arguments: Named) -> dict[str, Any]:
+    model = shelf.model("site", arguments.name)
+    if model is None:
+        raise NotThere(f"there is no model {arguments.name!r}")
+    return {"file": msgspec.json.encode(model.meta), "version": model.version}
+
+
+HELD = threading.Event()
+
+
+def hold(shelf: Shelf, arguments: Arguments) -> dict[str, Any]:
+    HELD.wait(20)
+    return {"held": True}
+
+
+def crash(shelf: Shelf, arguments: Arguments) -> dict[str, Any]:
+    raise RuntimeError("of the test")
+
+
+ACTIONS = {
+    "enrol": Action("Learn a model.", enrol, Enrol),
+    "export": Action("Write a model to a file.", export, Named, file=True),
+    "hold": Action("Take long.", hold),
+    "crash": Action("Fail.", crash),
+}
+KIND = {"examine": size, "actions": ACTIONS}
+
+
+def over_http(rig: Rig, monkeypatch: pytest.MonkeyPatch, talk: Any) -> Any:
+    """A real server with a real desk; ``talk`` gets a function that posts JSON."""
+    monkeypatch.setattr(api, "WAIT_S", 0.3)
+
+    async def life(desk: Any) -> Any:
+        http = SimpleNamespace(body_timeout=5.0)
+        app = web.Application()
+        app.add_routes(AftermathApi(SimpleNamespace(desk=desk, config=SimpleNamespace(http=http))).routes())  # type: ignore[arg-type]
+        async with TestClient(TestServer(app)) as client:
+
+            async def ask(path: str, body: Any = None) -> tuple[int, Any]:
+                url = f"/api/v1{path}"
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
+                answer = await (client.get(url) if body is None else client.post(url, data=data))
+                return answer.status, await answer.json()
+
+            return await talk(ask)
+
+    return rig.run(case("i1"), then=life)
+
+
+def test_actions_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Done, refused and broken ones answer as they should, and what they learn is there."""
+
+    async def talk(ask: Any) -> None:
+        body = {"name": "a", "weight": 2, "file": base64.b64encode(b"\x00\xff").decode()}
+        status, answer = await ask("/aftermath/site/enrol", body)
+        assert (status, answer["version"]) == (200, 1)
+        for wrong in (b"[", b"", {"name": 1}, {"name": "a", "x": 2}, {"name": "a", "times": 0}):
+            status, answer = await ask("/aftermath/site/enrol", wrong)
+            assert (status, bool(answer["error"])) == (400, True)
+        assert await ask("/aftermath/site/enrol", {"name": "a", "weight": 0}) == (
+            409, {"error": "a weight of 0 teaches nothing"},
+        )  # fmt: skip
+        status, answer = await ask("/aftermath/site/export", {"name": "a"})
+        assert json.loads(base64.b64decode(answer["file"]))["file"] == base64.b64encode(b"\x00\xff").decode()
+        assert (await ask("/aftermath/site/export", {"name": "b"}))[0] == 404
+        assert (await ask("/aftermath/sight/enrol", {}))[1]["error"].startswith(
+            "there is no kind 'sight'; known:"
+        )
+        assert (await ask("/aftermath/site/unroll", {}))[0] == 404
+        assert await ask("/aftermath/site/crash", {}) == (500, {"error": "RuntimeError: of the test"})
+        status, answer = await ask("/aftermath")
+        assert answer["kinds"] == {"site": {"examines": True}}
+        assert [(one["name"], one["version"]) for one in answer["models"]] == [("a", 1)]
+        assert [one["state"] for one in answer["actions"]] == ["done", "failed", "done", "failed", "failed"]
+
+    rig = Rig(tmp_path, monkeypatch, site=KIND)
+    over_http(rig, monkeypatch, talk)
+    assert rig.count("aftermath_failures_total", kind="site", reason="error") == 1
+
+
+def test_actions_that_take_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are asked for again by number; too many at once are turned away."""
+    HELD.clear()
+
+    async def talk(ask: Any) -> None:
+        status, answer = await ask("/aftermath/site/hold", {})
+        assert (status, answer["state"]) == (202, "running")
+        assert (await ask(f"/aftermath/actions/{answer['action']}"))[0] == 202
+        crowd = [asyncio.create_task(ask("/aftermath/site/hold", {})) for _ in range(MAX_WAITING + 1)]
+        assert sorted(status for status, _ in await asyncio.gather(*crowd)) == [202] * MAX_WAITING + [503]
+        HELD.set()
+        while (await ask(f"/aftermath/actions/{answer['action']}")) != (200, {"held": True}):
+            pass
+        for number in ("99", "x", "-1", "²"):
+            assert (await ask(f"/aftermath/actions/{number}"))[0] == 404
+
+    over_http(Rig(tmp_path, monkeypatch, site=KIND), monkeypatch, talk)
+
+
+def test_an_incident_is_examined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(ask: Any) -> None:
+        status, answer = await ask("/incidents/i1/examine", {})
+        assert status == 200
+        assert [one["id"] for one in answer["findings"]] == ["i1-size-early"]
+        assert (await ask("/incidents/i2/examine", {}))[0] == 404
+
+    made = Rig(tmp_path, monkeypatch, size=size)
+    over_http(made, monkeypatch, talk)
+    assert [event.id for event in made.events] == ["i1-size-early"]  # of the first time
+
+
+def test_actions_are_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In OpenAPI, each with the schema of its arguments."""
+    Rig(tmp_path, monkeypatch, site=KIND)
+    document = openapi.document()
+    post = document["paths"]["/api/v1/aftermath/site/enrol"]["post"]
+    assert post["summary"] == "Learn a model."
+    schema = document["components"]["schemas"]["Enrol"]
+    assert post["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/Enrol")
+    assert schema["properties"]["times"]["description"] == "How often."
+    assert schema["required"] == ["name"]
+
+
+# ------------------------------------------------------------------------------------ command line
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state with a labelled incident, no daemon, and the kind of the tests."""
+    Rig(tmp_path, monkeypatch, site=KIND)
+    monkeypatch.setattr(aftermath, "_made", None)
+    monkeypatch.chdir(tmp_path)
+    rig.write_config(tmp_path)
+    store = Store(tmp_path / "state")
+    store.commit(Bundle(cases=[case("i1"), case("i2")], records=[label("i1", type="leak")]))
+    store.close()
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_actions_on_the_command_line(folder: Path) -> None:
+    """Without a daemon they are done on the database itself; options are made from the arguments."""
+    (folder / "given").write_bytes(b"\x01\x02")
+    said = run("aftermath", "site", "enrol", "--name", "a", "--incidents", "x", "--incidents", "y",
+               "--weight", "2.5", "--times", "3", "--mode", "again", "--quick", "--file", "given",
+               "--json")  # fmt: skip
+    assert json.loads(said.stdout) == {
+        "version": 1,
+        "cases": ["i1"],
+        "rows": [{"a": 1, "b": None}, {"a": 2.5}],
+    }
+    shown = run("aftermath", "site", "enrol", "--name", "a").stdout
+    assert "version\t2" in shown
+    assert "2.5\t\n" in shown
+    run("aftermath", "site", "export", "--name", "a", "--output", "out.json")
+    assert json.loads((folder / "out.json").read_text())["mode"] == "new"
+    store = Store(folder / "state")
+    first = Shelf(store).model("site", "a")
+    store.close()
+    assert first is not None
+    assert first.version == 2
+
+    assert (
+        "there is no model 'b'" in run("aftermath", "site", "export", "--name", "b", "-o", "x", code=1).stderr
+    )
+    assert (
+        "teaches nothing" in run("aftermath", "site", "enrol", "--name", "a", "--weight", "0", code=1).stderr
+    )
+    assert "Missing option '--name'" in run("aftermath", "site", "enrol", code=2).stderr
+    assert "'--times'" in run("aftermath", "site", "enrol", "--name", "a", "--times", "x", code=2).stderr
+    assert "`int` >= 1" in run("aftermath", "site", "enrol", "--name", "a", "--times", "0", code=1).stderr
+    assert "How often." in run("aftermath", "site", "enrol", "--help").stdout
+
+
+def test_status_and_export_of_files(folder: Path) -> None:
+    run("aftermath", "site", "enrol", "--name", "../a b")
+    said = json.loads(run("aftermath", "status", "--json").stdout)
+    assert (said["waiting"], said["models"][0]["name"]) == (2, "../a b")
+    assert "2 case files and 1 models" in run("state", "export", "--files", "files").stdout
+    names = sorted(path.name for path in (folder / "files").rglob("*.*"))
+    assert names == ["i1-early.json", "i1-early.npz", "i2-early.json", "i2-early.npz",
+                     "site-..%2Fa b-1.json", "site-..%2Fa b-1.npz"]  # fmt: skip
+    inspected = json.loads(run("state", "inspect", "--json").stdout)
+    assert inspected["case_files"] | {"bytes": 0} == {"count": 2, "waiting": 2, "labelled": 1, "bytes": 0}
+
+
+def test_a_state_that_is_not_there_or_taken(folder: Path) -> None:
+    store = Store(folder / "state")
+    assert "in use by another process" in run("aftermath", "site", "enrol", "--name", "a", code=1).stderr
+    store.close()
+    rig.write_config(folder, state={"directory": str(folder / "none")})
+    assert "there is no state in" in run("aftermath", "site", "enrol", "--name", "a", code=1).stderr
+    assert not (folder / "none").exists()
+
+
+class Slow(BaseHTTPRequestHandler):
+    """A daemon that answers an action only when it is asked again."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(202, {"action": 7, "state": "running"})
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.answer(*((202, {"action": 7}) if len(self.asked) < 3 else (200, {"version": 9})))
+
+    def answer(self, status: int, content: Any) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+def test_the_command_waits_for_a_slow_daemon(folder: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        rig.write_config(folder, http={"port": server.server_address[1]})
+        said = json.loads(run("aftermath", "site", "enrol", "--name", "a", "--json").stdout)
+        server.shutdown()
+    assert said == {"version": 9}
+    assert Slow.asked == ["/api/v1/aftermath/actions/7"] * 3
