@@ -37,6 +37,8 @@ from estimators.graph import Graph
 
 __all__ = ["Actions", "Evidence", "IncidentError", "IncidentSettings", "Incidents", "Verdict"]
 
+LABELLED = "; labelled: "  # between what happened and what people say
+
 
 class IncidentError(ValueError):
     """A command named an incident that is unknown or has ended, or a node that is unknown."""
@@ -244,13 +246,15 @@ class Incidents:
         given = {key: value for key, value in values.items() if value is not None}
         latest = self.records[id]
         labels = msgspec.structs.replace(latest.labels or Labels(time=time), time=time, **given)
+        known = {key: getattr(labels, key) for key in values}
+        said = ", ".join(f"{key} {_said(value)}" for key, value in known.items() if value is not None)
+        happened = latest.summary.partition(LABELLED)[0]  # what a label says must not hide what happened
         sequence = (latest.sequence or 0) + 1
         if id in self.open:
             self.open[id].labels, self.open[id].sequence = labels, sequence
         self.records[id] = msgspec.structs.replace(
             latest, id=f"{id}-{sequence}", event="incident.labelled", sequence=sequence, time=time,
-            time_iso=iso(time), by="operator", labels=labels,
-            summary=f"labelled {id}: " + ", ".join(f"{key} {_said(value)}" for key, value in given.items()),
+            time_iso=iso(time), by="operator", labels=labels, summary=f"{happened}{LABELLED}{said}",
         )  # fmt: skip
         return [self.records[id]]
 

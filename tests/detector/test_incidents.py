@@ -295,6 +295,10 @@ def test_labels_add_up_and_outlive_the_incident() -> None:
     assert resolved.labels is not None
     assert resolved.labels.type == "leak"
     (labelled,) = incidents.label(id, 4.0, nodes=["b", "c"], note="valve 3")
+    said = "alarm true, type leak, nodes b c, note valve 3"
+    assert labelled.summary == f"{resolved.summary}; labelled: {said}"
+    (again,) = incidents.label(id, 4.0, note="valve 4")
+    assert again.summary == f"{resolved.summary}; labelled: {said.replace('3', '4')}"
     assert labelled.event == "incident.labelled"
     assert labelled.sequence == 4
     assert labelled.resolution == "cleared"
