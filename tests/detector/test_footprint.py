@@ -60,7 +60,8 @@ def fill(store: Store, taught) -> None:
         cases, said = incident(number, kind)
         given = {name: value for name, value in msgspec.structs.asdict(said).items() if name != "time"}
         name = f"{kind}-{number}"
-        store.commit(Bundle(cases=list(cases.values()), records=[label(name, **given)]))
+        seen = [one.key for one in cases.values()]
+        store.commit(Bundle(cases=list(cases.values()), records=[label(name, **given)], examined=seen))
 
 
 @pytest.fixture
@@ -303,7 +304,7 @@ def test_node_identity_knows_names_not_numbers(store):
                                              reference={}, times={}))  # fmt: skip
 
 
-def test_a_label_has_it_learnt_once(tmp_path, store):
+def test_a_label_has_it_learnt_once(store):
     """Labels that come together lead to one training in the desk's thread; the next case is judged by it."""
     fill(store, TAUGHT)
     metrics = Metrics()
