@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from detector.recordings import time_of
+
 
 @dataclass(frozen=True)
 class Label:
@@ -54,15 +56,7 @@ def read_labels(path: Path, series: str | None = None) -> list[Label]:
 
 
 def _time(text: str, place: str, column: str) -> float:
-    from connectors.mapping import Rejected, parse_time
-
-    if not text:
-        return math.nan
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return parse_time(text, "iso8601")
-    except Rejected:
-        raise ValueError(f"{place}: {column} {text!r} is no time: write unix seconds or ISO 8601") from None
+        return time_of(text) if text else math.nan
+    except ValueError as error:
+        raise ValueError(f"{place}: {column} {error}") from None

@@ -227,3 +227,17 @@ def gather(parts: Iterator[Part], progress: Any = None) -> list[Sample]:
         if progress is not None:
             progress("reading", part.share)
     return samples
+
+
+def time_of(text: str) -> float:
+    """Unix seconds from what people write: a number, or ISO 8601."""
+    try:
+        time = float(text)
+    except ValueError:
+        try:
+            time = parse_time(text, "iso8601")
+        except Rejected:
+            time = math.nan
+    if not math.isfinite(time):
+        raise ValueError(f"{text!r} is no time: write 2026-11-16T08:00:00Z or unix seconds")
+    return time

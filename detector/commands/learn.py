@@ -123,19 +123,13 @@ def history(
 
 
 def as_time(text: str | None) -> float | None:
-    """Unix seconds from a number or from ISO 8601."""
-    if text is None:
-        return None
-    from connectors.mapping import Rejected, parse_time
+    """Unix seconds from an option."""
+    from detector.recordings import time_of
 
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return parse_time(text, "iso8601")
-    except Rejected:
-        raise click.BadParameter(f"{text!r} is no time: write 2026-11-16T08:00:00Z or unix seconds") from None
+        return None if text is None else time_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def refuse_to_replace(config: Config) -> None:

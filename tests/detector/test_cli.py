@@ -254,7 +254,8 @@ def test_replay_learns_from_as_much_as_it_is_told(folder: Path) -> None:
     told = run("replay", "wide.csv", "--until", "2023-11-14T22:20:00Z").stdout
     assert json.loads(told.splitlines()[0])["time"] > 1.7e9 + 400
     assert "at most one" in run("replay", "wide.csv", "--learn", "300", "--until", "5", code=2).stderr
-    assert "is no time" in run("replay", "wide.csv", "--until", "soon", code=2).stderr
+    for wrong in ("soon", "nan"):
+        assert f"'{wrong}' is no time" in run("replay", "wide.csv", "--until", wrong, code=2).stderr
 
 
 def test_learn_saves_what_replay_and_run_go_on_from(folder: Path) -> None:
