@@ -29,6 +29,7 @@ Resolution = Literal["cleared", "accepted", "timed_out", "merged"]
 NodeState = Literal["suspected", "alarmed", "recovered", "silent", "stuck", "watching"]
 By = Literal["detector", "policy", "operator"]
 Alarm = Literal["true", "false"]
+Source = Literal["threshold", "learnt"]  # who named the nodes
 
 # Below this a time is taken for a plain number (a sample count), above it for unix seconds: it is March 1973.
 FIRST_UNIX_TIME = 1e8
@@ -100,7 +101,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     merged_into: str | None = None
     by: By = "detector"
     labels: Labels | None = None
-    source: Literal["threshold"] = "threshold"
+    source: Source = "threshold"
     details: dict[str, Any] = {}
 
     def record(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from detector.aftermath.casefile import CaseFile, Stage
-from detector.events import Event, iso
+from detector.events import Event, Source, iso
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Finding:
     kind: str
     summary: str  # one plain sentence for people
     data: dict[str, Any] = field(default_factory=dict)  # JSON-ready, with names and numbers; no NaN
+    source: Source = "threshold"  # who named the nodes it speaks of
 
 
 class Examiner(Protocol):
@@ -33,6 +34,6 @@ def finding_event(case: CaseFile, finding: Finding) -> Event:
     return Event(
         id=f"{case.incident}-{finding.kind}-{case.stage}", event="incident.examined", time=case.time,
         time_iso=iso(case.time), summary=finding.summary, incident=case.incident, opened=case.opened,
-        onset=case.onset, onset_iso=iso(case.onset),
+        onset=case.onset, onset_iso=iso(case.onset), source=finding.source,
         details={"kind": finding.kind, "stage": case.stage, **finding.data},
     )  # fmt: skip

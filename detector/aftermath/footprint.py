@@ -110,8 +110,9 @@ def _learnt(case: CaseFile, model: FootprintModel, version: int) -> Finding:
     }
     taught = f"; learnt from {facts.events} labelled incidents"
     if not len(order):
-        return Finding(KIND, f"no node affected: like a false alarm{taught}", data)
-    return Finding(KIND, f"{_spoken(case, order)}{f', type {kind}' if kind else ''}{taught}", data)
+        return Finding(KIND, f"no node affected: like a false alarm{taught}", data, "learnt")
+    said_type = f", type {kind}" if kind else ""
+    return Finding(KIND, f"{_spoken(case, order)}{said_type}{taught}", data, "learnt")
 
 
 def _type(facts: Facts, event_type: int, shown: NDArray[np.float64]) -> tuple[str | None, float | None]:

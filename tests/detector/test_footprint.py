@@ -335,7 +335,7 @@ def test_a_label_has_it_learnt_once(store):
 
     said = asyncio.run(life())
     last = [event for event in said if event.details["kind"] == "footprint"][-1]
-    assert last.details["source"] == "learnt"
+    assert last.details["source"] == last.source == "learnt"
     assert last.id == "level-6-footprint-settled"
     assert [model.version for model in store.read(tables.read_models, "footprint")] == [1, 1]
     assert metrics.registry.get_sample_value("detector_models", {"kind": "footprint"}) == 2
