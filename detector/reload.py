@@ -70,7 +70,7 @@ async def _apply(daemon: Daemon) -> None:
     daemon.config = new
     daemon.recorder.settings = new.state
     daemon.recorder.store.history = new.state.history
-    daemon.recorder.store.keep_cases = new.aftermath.keep
+    daemon.recorder.store.keep_cases = new.aftermath.bounds
     daemon.desk.adopt(new.aftermath)
     if daemon.http is not None and prepared is not None:
         await daemon.http.adopt(prepared)

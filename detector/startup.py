@@ -34,7 +34,7 @@ class Fatal(Exception):
 async def open_store(config: Config) -> Store:
     settings = config.state
     try:
-        return await asyncio.to_thread(Store, settings.folder(), settings.history, config.aftermath.keep)
+        return await asyncio.to_thread(Store, settings.folder(), settings.history, config.aftermath.bounds)
     except StateUnavailable as error:
         raise Fatal(f"state cannot be opened: {error}", EXIT_IO) from None
     except StateError as error:

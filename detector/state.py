@@ -89,9 +89,11 @@ class Bundle:
 class Store:
     """The database of one state folder, locked for us."""
 
-    def __init__(self, folder: Path, history: int = 10_000, keep_cases: int = 1000) -> None:
+    def __init__(
+        self, folder: Path, history: int = 10_000, keep_cases: tuple[int, int] = (1000, 2**28)
+    ) -> None:
         self.folder, self.path, self.history = folder, folder / FILE, history
-        self.keep_cases = keep_cases
+        self.keep_cases = keep_cases  # number, bytes
         self.lost_cases = 0  # dropped before anybody examined them
         self.damages: list[str] = []  # what was found damaged, in words, for log and counter
         self.journal_size = 0  # bytes since the last snapshot
@@ -229,7 +231,7 @@ class Store:
         # With a single snapshot there is nothing older to fall back to, and the journal before it is useless.
         self._connection.execute("DELETE FROM journal WHERE seq <= ?", (oldest,))
         records.prune(self._connection, self.history)
-        self.lost_cases += tables.prune_cases(self._connection, self.keep_cases)
+        self.lost_cases += tables.prune_cases(self._connection, *self.keep_cases)
 
     def delivered(self, done: Sequence[tuple[str, str]]) -> None:
         with self._transaction():

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from connectors.base import Settings as Model
-from connectors.units import Duration
+from connectors.units import Duration, Size
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,9 @@ class AftermathSettings(Model):
     keep: int = Field(
         default=1000, description="Case files kept; those of labelled incidents are kept for ever.", ge=1
     )
+    keep_size: Size = Field(
+        default=256 * 2**20, description="Most bytes of case files that nobody labelled.", ge=2**20
+    )
     time_limit: Duration = Field(
         default=20.0, description="Longest time that one examiner may take for one case file.", gt=0, le=600
     )
@@ -99,6 +102,11 @@ class AftermathSettings(Model):
         default=FootprintSettings(),
         description="Which nodes are really affected, and by which type of event.",
     )
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Number and bytes of the case files that are kept."""
+        return self.keep, self.keep_size
 
     @property
     def cases(self) -> CaseSettings:

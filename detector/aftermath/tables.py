@@ -72,17 +72,20 @@ def case_keys(connection: sqlite3.Connection) -> list[Key]:
     return connection.execute("SELECT incident, stage FROM case_file ORDER BY number").fetchall()
 
 
-def prune_cases(connection: sqlite3.Connection, keep: int) -> int:
-    """Forget the oldest beyond `keep`, but none of a labelled incident; how many nobody had examined."""
-    condition = (
-        "incident NOT IN (SELECT incident FROM label) AND number <= (SELECT number FROM case_file "
-        "WHERE incident NOT IN (SELECT incident FROM label) ORDER BY number DESC LIMIT 1 OFFSET ?)"
-    )
-    lost: int = connection.execute(
-        f"SELECT count(*) FROM case_file WHERE examined = 0 AND {condition}", (keep,)
-    ).fetchone()[0]
-    connection.execute(f"DELETE FROM case_file WHERE {condition}", (keep,))
-    return lost
+def prune_cases(connection: sqlite3.Connection, keep: int, size: int) -> int:
+    """Forget the oldest beyond `keep` or `size` bytes, but none of a labelled incident.
+
+    Gives how many of them nobody had examined.
+    """
+    gone = connection.execute(
+        "SELECT number, examined FROM (SELECT number, examined, row_number() OVER newest AS place, "
+        "sum(length(meta) + length(body)) OVER newest AS total FROM case_file "
+        "WHERE incident NOT IN (SELECT incident FROM label) WINDOW newest AS (ORDER BY number DESC)) "
+        "WHERE place > ? OR total > ?",
+        (keep, size),
+    ).fetchall()
+    connection.executemany("DELETE FROM case_file WHERE number = ?", [(number,) for number, _ in gone])
+    return sum(not examined for _, examined in gone)
 
 
 def labels(connection: sqlite3.Connection) -> dict[str, Labels]:

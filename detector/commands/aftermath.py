@@ -101,7 +101,7 @@ def _here(config: Config, work: Callable[[Shelf], dict[str, Any]]) -> dict[str, 
     if not (folder / FILE).exists():
         raise Failure(f"no daemon answers, and there is no state in {folder}", RUNTIME)
     try:
-        store = Store(folder, config.state.history, config.aftermath.keep)
+        store = Store(folder, config.state.history, config.aftermath.bounds)
     except StateRefused as error:
         raise Failure(f"no daemon answers, and {error}", RUNTIME) from None
     try:

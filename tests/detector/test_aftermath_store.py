@@ -77,7 +77,7 @@ def label(incident: str, **said) -> Record:
 
 @pytest.fixture
 def store(tmp_path: Path):
-    made = Store(tmp_path, keep_cases=3)
+    made = Store(tmp_path, keep_cases=(3, 10**6))
     yield made
     made.close()
 
@@ -103,6 +103,10 @@ def test_the_oldest_go_but_none_with_a_label(store: Store) -> None:
 
     assert [key[0] for key in store.read(tables.case_keys)] == ["i1", "i5", "i6", "i7"]
     assert store.lost_cases == 2  # i3 and i4
+    one = store.read(lambda c: c.execute("SELECT length(meta) + length(body) FROM case_file").fetchone()[0])
+    store.keep_cases = (3, 2 * one + 10)
+    store.commit(Bundle(entries=[entry(2)], snapshot=snapshot(2.0, 2)))
+    assert [key[0] for key in store.read(tables.case_keys)] == ["i1", "i6", "i7"]
 
 
 def test_labelled_cases(store: Store) -> None:

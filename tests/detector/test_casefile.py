@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -196,6 +197,25 @@ def _grid(side: int) -> np.ndarray:
             if r + 1 < side:
                 W[v, v + side] = W[v + side, v] = 1.0
     return W
+
+
+def test_a_state_from_before_there_were_case_files():
+    """It is taken over; incidents that were open then get no case files, later ones do."""
+    made, events, _ = watched(ticks=30)
+    arrays, meta = frozen(made)
+    said = msgspec.json.decode(meta)
+    del said["cases"]
+    old = {name: array for name, array in arrays.items() if not name.startswith("cases.")}
+    two = thawed((old, msgspec.json.encode(said)))
+    two.cases = []
+    two.push(samples(changed(NOW + 30, NOW + 120, NOW + 20, [1, 2], until=NOW + 45), NOW + 30))
+    later = two.push(samples(changed(NOW + 120, NOW + 200, NOW + 130, [6, 7]), NOW + 120))
+
+    first = {event.incident for event in events if event.event == "incident.opened"}
+    second = {event.incident for event in later if event.event == "incident.opened"}
+    assert first
+    assert second
+    assert {case.incident for case in two.cases} == second - first
 
 
 def test_a_merged_incident_leaves_none():
