@@ -17,7 +17,7 @@ ONCE_S = 30.0  # the same with --once, where the sinks are to take the last reco
 DRAIN_S = 4.0
 SINKS_S, SINKS_ONCE_S = 2.0, 20.0
 SNAPSHOT_S = 5.0
-EXAMINE_S = 15.0  # with --once: otherwise what is left is examined after the next start
+LOOK_S = 0.05
 
 
 async def stop(daemon: Daemon) -> None:
@@ -36,8 +36,10 @@ async def stop(daemon: Daemon) -> None:
         await _drain(daemon, daemon.work_task, left(DRAIN_S))
         await _save(daemon, daemon.work_task)
         if daemon.once and daemon.failure is None:
-            await _unless_hurried(daemon, asyncio.wait_for(daemon.desk.idle(), left(EXAMINE_S)))
+            begun = time.monotonic()
+            await _unless_hurried(daemon, _examine(daemon))
             await daemon.recorder.commit()
+            deadline += time.monotonic() - begun
     await asyncio.gather(*(reader.close(left(2.0)) for reader in readers))
     if not daemon.signals.now.is_set() and daemon.failure is None:
         patience = left(SINKS_ONCE_S if daemon.once else SINKS_S)
@@ -77,6 +79,12 @@ async def _save(daemon: Daemon, work: asyncio.Task[None]) -> None:
             log.error("no time for a last snapshot; the journal has everything")
     if not await daemon.recorder.commit():
         log.error("the last commit failed: what came after the one before will be read again")
+
+
+async def _examine(daemon: Daemon) -> None:
+    """With --once, all case files, as long as the desk gets on; else they wait for the next start."""
+    while not daemon.desk.at_rest and not daemon.desk.stuck():
+        await asyncio.sleep(LOOK_S)
 
 
 async def _unless_hurried(daemon: Daemon, work: Awaitable[Any]) -> None:

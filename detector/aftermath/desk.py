@@ -33,6 +33,7 @@ from detector.recorder import Recorder
 
 log = logging.getLogger("detector.aftermath")
 RELEARN = "learn from labels"
+PATIENCE_S = 15.0
 RETRY_S = 5.0  # after the store or the thread refused
 
 Publish = Callable[[Sequence[Event], Key], Awaitable[None]]
@@ -52,6 +53,7 @@ class Desk:
         self._hand = Hand()
         self.orders = Orders()
         self._done: set[Key] = set()  # examined, while the store may not know it yet
+        self._moved = time.monotonic()  # when the latest turn ended
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -59,8 +61,19 @@ class Desk:
 
     def wake(self) -> None:
         """There may be new case files."""
+        if self._idle.is_set():
+            self._moved = time.monotonic()
         self._idle.clear()
         self._wake.set()
+
+    def stuck(self) -> bool:
+        """Whether nothing was finished for longer than one case file may take."""
+        return time.monotonic() - self._moved > PATIENCE_S + self.settings.time_limit * len(KINDS)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is left to examine."""
+        return self._idle.is_set()
 
     async def idle(self) -> None:
         """Waits until nothing is left to examine."""
@@ -113,7 +126,7 @@ class Desk:
         while True:
             try:
                 while await self._turn():
-                    pass
+                    self._moved = time.monotonic()
             except (StateError, Overloaded) as error:
                 log.warning("nothing can be examined now: %s", error, extra={"repeat": "aftermath"})
                 await asyncio.sleep(RETRY_S)

@@ -22,6 +22,8 @@ from typing import Any
 
 import yaml
 
+from detector.aftermath.kinds import KINDS
+
 NODES = [f"n{i}" for i in range(8)]
 EDGES = [[NODES[i], NODES[(i + 1) % 8]] for i in range(8)]
 START = 1_700_000_000
@@ -57,6 +59,11 @@ def settings(folder: Path, **groups: Any) -> dict[str, Any]:
         "http": {"port": 0},
     }
     return {**base, **groups}
+
+
+def only(kind: str) -> dict[str, Any]:
+    """The room `aftermath` with one kind of finding, for runs with hundreds of incidents."""
+    return {name: {"enabled": name == kind} for name in KINDS}
 
 
 def write_config(folder: Path, **groups: Any) -> Path:

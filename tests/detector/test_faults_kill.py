@@ -43,6 +43,7 @@ def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path
                 "out": {"type": "file", "path": str(folder / "out.jsonl")},
                 "hook": {"type": "webhook", "url": hook.url},
             },
+            aftermath=rig.only("course"),
             state={"directory": str(folder / "state"), "commit_every": "50ms", "commit_samples": 500,
                    "snapshot_every": "150ms"},
         )  # fmt: skip
