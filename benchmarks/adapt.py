@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tables import machine, table
 
-from estimators import Christoffel, Dictionary, Grulsif, Iwrls, Kliep, Nystroem, SpectralRatio, Ulsif
+from estimators import Christoffel, Dictionary, Grulsif, Iwrls, Kliep, SpectralRatio, Ulsif
 from estimators.aggregation import plain
 from estimators.iwrls import effective_sample_size
 from estimators.kernels import Array
@@ -190,9 +190,9 @@ def plot(seed: int, directory: Path) -> None:
         axes[1].axhline(square(fit.ratio(z), SINC.beta(z)), color=line.get_color(), ls=":")
     axes[0].set(title="ratio of N(0, 0.3²) over N(0.5, 0.5²), n = 400", xlabel="x", ylim=(-0.1, 4))
     axes[1].set(title="error against λ/γ; dotted: aggregated", xlabel="λ / γ", xscale="log", yscale="log")
-    score = Christoffel(Nystroem(Dictionary.build([x], mu_node=0.5))).fit(x)
+    score = Christoffel.of(x, Dictionary.build([x], mu_node=0.5))
     axes[2].plot(grid, score.novelty(grid), label="λ C(x)")
-    axes[2].plot(grid, 1.0 - score.features.dictionary.coverage(grid), label="1 − nearest atom")
+    axes[2].plot(grid, 1.0 - score.dictionary.coverage(grid), label="1 − nearest atom")
     axes[2].hist(x[:, 0], 40, density=True, alpha=0.3, label="reference")
     axes[2].set(title="novelty", xlabel="x", xlim=(-1.5, 2.5))
     for axis in axes:

@@ -2,52 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from estimators.base import check_range
+from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
-from estimators.kernels import Array, as_points
+from estimators.kernels import Array, as_points, kernel_named
 from estimators.spectral import Spectrum
 
+NEGLIGIBLE = 1e-3  # directions that can cover no more than this are left out
 
+
+@dataclass(frozen=True, eq=False)
 class Christoffel:
     """C(x) = <K_x, (lambda I + Sigma)^-1 K_x> with Sigma the mean of K_x K_x' over the reference.
 
-    In features it is psi(x)'(lambda I + Sigma)^-1 psi(x); what of K_x lies outside of their span has nothing
-    in common with any atom, and counts 1/lambda. The mean over the reference is the effective dimension.
-
-    Parameters
-    ----------
-    features : Nystroem features, of a kernel with K(x, x) = 1.
-    lam : None is lambda_* of Theorem 3.4.
+    With Sigma = U diag(s) U' in features psi = P'k of a dictionary, and ||K_x|| = 1,
+        lambda C(x) = 1 - sum_j s_j / (s_j + lambda) (u_j'psi(x))^2 = 1 - ||B'k(x)||^2:
+    what of K_x lies outside of the features' span has nothing in common with any atom, and counts in full.
+    The mean of C over the reference is the effective dimension N(lambda).
     """
 
-    def __init__(self, features: Nystroem, lam: float | None = None) -> None:
-        if features.outside:
-            raise ValueError("features: this score itself counts what lies outside of the atoms' span")
-        if lam is not None:
-            check_range("lam", lam, 0.0, open_low=True)
-        self.features, self.lam = features, lam
+    dictionary: Dictionary
+    B: Array  # (L, r)
+    lam: float
 
-    def fit(self, ref: ArrayLike) -> Christoffel:
-        """Learn the reference (n, d)."""
+    @classmethod
+    def of(cls, ref: ArrayLike, dictionary: Dictionary, lam: float | None = None, tol: float = 1e-10) -> Self:
+        """Learn the reference (n, d). ``lam``: None is lambda_* of Theorem 3.4; ``tol``: see Nystroem."""
         points = as_points(ref, "ref")
         if not len(points):
             raise ValueError("ref: no point")
-        psi = self.features(points)
-        self.spectrum_ = Spectrum.of(psi.T @ psi / len(psi))
-        self.lam_ = self.spectrum_.least_lambda(len(psi)) if self.lam is None else self.lam
-        self.effective_dimension_ = self.spectrum_.effective_dimension(self.lam_)
-        return self
+        if lam is not None:
+            check_range("lam", lam, 0.0, open_low=True)
+        features = Nystroem(dictionary, tol=tol)
+        psi = features(points)
+        spectrum = Spectrum.of(psi.T @ psi / len(psi))
+        lam = spectrum.least_lambda(len(psi)) if lam is None else lam
+        kept = spectrum.s / (spectrum.s + lam)
+        much = kept > NEGLIGIBLE
+        return cls(dictionary, features.projection @ (spectrum.U[:, much] * np.sqrt(kept[much])), lam)
 
     def __call__(self, x: ArrayLike) -> Array:
         """C(x) of the points x (n, d): at most 1/lambda."""
-        psi = self.features(x)
-        within = np.square(psi @ self.spectrum_.U) @ (1.0 / (self.lam_ + self.spectrum_.s))
-        outside = np.maximum(1.0 - np.einsum("ij,ij->i", psi, psi), 0.0)
-        return np.asarray(within + outside / self.lam_)
+        return np.asarray(self.novelty(x) / self.lam)
 
     def novelty(self, x: ArrayLike) -> Array:
-        """lambda C(x) in (0, 1]: near 0 amid the reference, 1 where nothing of it was ever near."""
-        return np.minimum(self.lam_ * self(x), 1.0)
+        """lambda C(x) in [0, 1]: near 0 amid the reference, 1 where nothing of it was ever near."""
+        return 1.0 - self.coverage(x)
+
+    def coverage(self, x: ArrayLike) -> Array:
+        """1 - lambda C(x)."""
+        points, D = as_points(x), self.dictionary
+        if points.shape[1] != D.atoms.shape[1]:
+            raise ValueError(f"x: dimension {points.shape[1]}, but the dictionary has {D.atoms.shape[1]}")
+        common = kernel_named(D.kernel)(points, D.atoms, D.sigma) @ self.B
+        covered: Array = np.minimum(np.einsum("ij,ij->i", common, common), 1.0)
+        return covered

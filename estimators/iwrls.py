@@ -32,8 +32,8 @@ class Iwrls(SpectralModel):
     spread 1 under them.
 
     ``linear`` takes psi(x) = (x, 1), a straight line, instead of kernels. Other parameters: SpectralModel.
-    After ``fit`` also: losses_ (l,) of the candidates beside ``loss_``, the held-out weighted mean square
-    error, and effective_size_ of the weights.
+    After ``fit`` also: held_out_ (n,) predictions of the labels by fits without their folds; losses_ (l,) of
+    the candidates beside ``loss_``, the held-out weighted mean square error; effective_size_ of the weights.
     """
 
     def __init__(self, *, linear: bool = False, **params: Any) -> None:
@@ -64,7 +64,8 @@ class Iwrls(SpectralModel):
         G = (held_out * w[:, None]).T @ held_out / len(psi)
         self.coefficients_ = convex(G, held_out.T @ (w * target) / len(psi))
         self.losses_ = np.average(np.square(held_out - target[:, None]), axis=0, weights=w) * unit**2
-        self.loss_ = float(np.average(np.square(held_out @ self.coefficients_ - target), weights=w)) * unit**2
+        self.held_out_ = held_out @ self.coefficients_ * unit + centre
+        self.loss_ = float(np.average(np.square(self.held_out_ - labels), weights=w))
         self.path_ = path * unit
         self.path_[:, -1] += centre  # the feature that is one
         self.theta_ = self.coefficients_ @ self.path_  # Eq. 22

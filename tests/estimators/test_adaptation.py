@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimators import Christoffel, Dictionary, Iwrls, NotFittedError, Nystroem, SpectralRatio
+from estimators import Christoffel, Dictionary, Iwrls, NotFittedError, SpectralRatio
 from estimators.iwrls import effective_sample_size
 from estimators.kernels import gaussian
-from estimators.spectral import SCHEMES
+from estimators.spectral import SCHEMES, Spectrum
 from estimators.spectral_ratio import interleaved
 
 SOURCE, TARGET = (0.5, 0.5), (0.0, 0.3)  # mean and spread
@@ -218,16 +218,18 @@ def test_effective_sample_size():
 def test_christoffel(lam):
     """It agrees with the full kernel matrix, is 1/lambda far off, and has the effective dimension as mean."""
     ref = np.random.default_rng(0).normal(size=(60, 2))
-    score = Christoffel(Nystroem(Dictionary(ref, 0.7), tol=0.0), lam).fit(ref)
+    score = Christoffel.of(ref, Dictionary(ref, 0.7), lam, tol=0.0)
     x = np.array([[0.0, 0.0], [1.5, -2.0], [1e6, 0.0]])
     K, k = gaussian(ref, ref, 0.7), gaussian(x, ref, 0.7)
     # <k_x, (lam + Sigma)^-1 k_x> by Woodbury, without any feature.
     direct = (
-        1.0 - np.einsum("ij,ij->i", k, np.linalg.solve(K + 60 * score.lam_ * np.eye(60), k.T).T)
-    ) / score.lam_
+        1.0 - np.einsum("ij,ij->i", k, np.linalg.solve(K + 60 * score.lam * np.eye(60), k.T).T)
+    ) / score.lam
 
-    np.testing.assert_allclose(score(x), direct, rtol=1e-5)
-    assert score(ref).mean() == pytest.approx(score.effective_dimension_, rel=1e-4)
+    np.testing.assert_allclose(score.novelty(x), score.lam * direct, atol=1e-3)
+    np.testing.assert_allclose(score(x) * score.lam, score.novelty(x))
+    effective = Spectrum.of(K / 60).effective_dimension(score.lam)
+    assert score(ref).mean() == pytest.approx(effective, rel=1e-2)
     np.testing.assert_allclose(score.novelty(x)[-1], 1.0)
     assert score.novelty(ref).max() <= 1.0
 
@@ -237,7 +239,7 @@ def test_christoffel_sees_what_a_dictionary_does_not():
     rng = np.random.default_rng(0)
     ref = np.vstack([rng.normal(size=(300, 1)), [[8.0]]])
     D = Dictionary.build([ref], mu_node=0.5, sigma=1.0)
-    score = Christoffel(Nystroem(D)).fit(ref)
+    score = Christoffel.of(ref, D)
 
     assert D.coverage([[8.0]])[0] == 1.0
     assert score.novelty([[8.0]])[0] > 5.0 * score.novelty(ref[:300]).mean()
@@ -306,8 +308,9 @@ ONE_ATOM = Dictionary(np.zeros((1, 1)), 1.0)
         (lambda: Iwrls().fit(NINE, np.zeros(9), np.zeros(9)), "weights: must be zero or above"),
         (lambda: Iwrls().fit(np.zeros((3, 1)), np.zeros(3)), "x: 3 points, too few for 5 folds"),
         (lambda: Iwrls().fit(NINE, [*range(8), np.inf]), r"y\[8, 0\] is inf"),
-        (lambda: Christoffel(Nystroem(ONE_ATOM, outside=True)), "features: this score"),
-        (lambda: Christoffel(Nystroem(ONE_ATOM)).fit(np.empty((0, 1))), "ref: no point"),
+        (lambda: Christoffel.of(np.empty((0, 1)), ONE_ATOM), "ref: no point"),
+        (lambda: Christoffel.of(NINE, ONE_ATOM, 0.0), r"lam: must be in \(0, inf\), got 0.0"),
+        (lambda: Christoffel.of(NINE, ONE_ATOM)([[0.0, 1.0]]), "x: dimension 2, but the dictionary has 1"),
     ],
 )  # fmt: skip
 def test_refused(call, message):
