@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from detector.adapted import AdaptedModel
     from detector.api import NetworkDetector
 
 __version__ = "0.1.0"
-__all__ = ["NetworkDetector", "__version__"]
+__all__ = ["AdaptedModel", "NetworkDetector", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -15,4 +16,8 @@ def __getattr__(name: str) -> Any:
         from detector.api import NetworkDetector
 
         return NetworkDetector
+    if name == "AdaptedModel":
+        from detector.adapted import AdaptedModel
+
+        return AdaptedModel
     raise AttributeError(f"module 'detector' has no attribute {name!r}")

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from detector.commands.aftermath import aftermath
+for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, adapt,
+                send_test_alert, state, graph, schema, completion):  # fmt: skip
 from detector.commands.base import failure_of
 from detector.commands.check import check, init, schema
 from detector.commands.doors import send_test_alert
@@ -74,7 +75,8 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, send_test_alert,
+for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, adapt,
+                send_test_alert, state, graph, schema, completion):  # fmt: skip
                 state, graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
