@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, adapt,
-                send_test_alert, state, graph, schema, completion):  # fmt: skip
+from detector.commands.adapt import adapt
+from detector.commands.aftermath import aftermath
 from detector.commands.base import failure_of
 from detector.commands.check import check, init, schema
 from detector.commands.doors import send_test_alert
@@ -77,7 +77,6 @@ def completion(shell: str) -> None:
 
 for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, adapt,
                 send_test_alert, state, graph, schema, completion):  # fmt: skip
-                state, graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 

@@ -96,6 +96,12 @@ class Preprocess:
         none = (left < 1e-6) | (self.quiet_.lag > 0)
         return np.where(none, np.nan, self.scale_ / np.where(none, 1.0, left))
 
+    @property
+    def plain(self) -> bool:
+        """Whether values are only centred and scaled (and clipped): each then has a way back."""
+        q = self.quiet_
+        return not (q.period or q.lag or q.order.any()) and self.settings.embed == 1
+
     def apply(self, nodes: Nodes, values: Floats, time: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
         """z (k, d') and valid (k,) for one new sample of each of the distinct ``nodes`` (k,).
 

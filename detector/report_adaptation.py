@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ SHOWN = 6  # features with pictures of their own
 POINTS = 1500  # in one picture
 BINS = 40
 DASH = [6, 4]
-WORDS = {"spectral": "spectral regularisation", "grulsif": "GRULSIF, corrected to a plain ratio"}
 
 
 def adaptation_page(made: Adaptation, source: Sequence[tuple[str, str]] = ()) -> str:
@@ -29,10 +27,6 @@ def adaptation_page(made: Adaptation, source: Sequence[tuple[str, str]] = ()) ->
     page.section("Held-out predictions", _predictions(page, made))
     page.section("Regularisation", *_path(page, made))
     return page.html()
-
-
-def write_adaptation(path: Path, made: Adaptation, source: Sequence[tuple[str, str]] = ()) -> None:
-    path.write_text(adaptation_page(made, source), encoding="utf-8")
 
 
 def _short(made: Adaptation) -> list[tuple[str, str]]:

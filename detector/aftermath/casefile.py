@@ -56,6 +56,7 @@ class CaseFile:
     times: Mapping[str, Floats]  # node: (m,) of `recent`
     centre: Mapping[str, Floats]  # node: (d,) original units = centre + scale value; NaN: no way back
     scale: Mapping[str, Floats]
+    plain: bool = False  # values are only centred and scaled, so that each has a way back
 
     @property
     def key(self) -> tuple[str, Stage]:
@@ -116,6 +117,7 @@ class _Meta(msgspec.Struct, forbid_unknown_fields=True):
     event_threshold: float
     components: tuple[str, ...]
     windows: tuple[str, ...]  # nodes whose values are kept
+    plain: bool = False
     version: int = VERSION
 
 

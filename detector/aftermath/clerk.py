@@ -209,6 +209,7 @@ def take(pipeline: Pipeline, pending: Pending, stage: Stage, time: float) -> Cas
         times={name: np.array(evidence.sample_times(v), np.float64) for name, v in windows.items()},
         centre={name: np.array(centre, np.float64) for name, (centre, _) in scales.items()},
         scale={name: np.array(scale, np.float64) for name, (_, scale) in scales.items()},
+        plain=pipeline.preprocess is not None and pipeline.preprocess.plain,
     )  # fmt: skip
 
 

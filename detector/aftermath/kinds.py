@@ -20,6 +20,7 @@ from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.shelf import Shelf
 
 KINDS: dict[str, str] = {
+    "adapt": "detector.aftermath.adapt",
     "course": "detector.aftermath.course",
     "explanation": "detector.aftermath.explanation",
     "footprint": "detector.aftermath.footprint",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import sys
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from detector.commands.base import json_option
+from detector.commands.base import config_option, json_option, load_config
 from detector.commands.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from detector.adaptation import Adaptation, Options, Pairs
+    from detector.adaptation import Pairs
     from detector.samples import Floats
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -29,12 +30,15 @@ def adapt() -> None:
 @click.argument("pairs", type=FILE)
 @click.option("--target", required=True, metavar="COLUMN", help="What the model predicts.")
 @click.option("--feature", "features", multiple=True, metavar="COLUMN",
-              help="What it predicts from; may be repeated. All other columns if not given.")  # fmt: skip
+              help="What it predicts from; may be repeated. All other columns if not given; with --incident "
+              "all components of the node.")  # fmt: skip
 @click.option("--present", metavar="COLUMN", help="Predictions of the model in use, to compare with.")
-@click.option("--values", "values_path", type=FILE, required=True,
-              help="CSV of the features since the change.")  # fmt: skip
+@click.option("--values", "values_path", type=FILE, help="CSV of the features since the change.")
 @click.option("--reference", "reference_path", type=FILE,
               help="CSV of the features before it; the labelled pairs if not given.")  # fmt: skip
+@click.option("--incident", help="Take the values since the change from this incident instead of a file.")
+@click.option("--node", help="Node of the incident; the strongest if not given.")
+@click.option("--name", help="Name under which the model is kept in the state; NODE.TARGET if not given.")
 @click.option("--ratio", type=click.Choice(["spectral", "grulsif"]), default="spectral", show_default=True,
               help="How the weights are estimated.")  # fmt: skip
 @click.option("--model", type=click.Choice(["kernels", "line"]), default="kernels", show_default=True,
@@ -46,33 +50,72 @@ def adapt() -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the folds.")
 @click.option("--output", "-o", type=WRITTEN, required=True, metavar="MODEL.json", help="The model file.")
 @click.option("--report", "report_path", type=WRITTEN, metavar="FILE.html", help="Write a page about it.")
+@config_option
 @json_option
 def fit(
-    pairs: Path, target: str, features: tuple[str, ...], present: str | None, values_path: Path,
-    reference_path: Path | None, output: Path, report_path: Path | None, as_json: bool, **given: Any,
+    pairs: Path, target: str, features: tuple[str, ...], present: str | None, values_path: Path | None,
+    reference_path: Path | None, incident: str | None, node: str | None, name: str | None, output: Path,
+    report_path: Path | None, config_path: Path, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Weight labelled PAIRS by where the values are now, and fit the model again.
 
-    PAIRS is a CSV file with a header: one row per labelled observation. The model in --output predicts the
-    target from the features; `detector adapt predict`, or AdaptedModel of the Python package, evaluates it.
-    Exit code 1 if the labelled pairs cannot tell what the model should be.
+    PAIRS is a CSV file with a header: one row per labelled observation. The values since the change are in a
+    file (--values; needs neither daemon nor configuration), or in the case file of an incident (--incident).
+    The model in --output predicts the target from the features; `detector adapt predict`, or AdaptedModel of
+    the Python package, evaluates it. Exit code 1 if the labelled pairs cannot tell what the model should be.
     """
+    if (values_path is None) == (incident is None):
+        raise click.UsageError("give one of --values and --incident")
+    if incident is None:
+        assert values_path is not None
+        if node is not None or name is not None:
+            raise click.UsageError("--node and --name belong to --incident")
+        labelled = _pairs(pairs, target, features, present)
+        result = _from_files(labelled, values_path, reference_path, report_path is not None, given)
+    else:
+        if reference_path is not None:
+            raise click.UsageError("--reference belongs to --values; an incident has its own")
+        asked = {"target": target, "features": list(features), "present": present, "incident": incident,
+                 "node": node, "name": name, "page": report_path is not None, **given}  # fmt: skip
+        result = _from_incident(config_path, pairs, asked)
+    output.write_bytes(result.pop("file"))
+    page = result.pop("page", None)
+    if report_path is not None:
+        report_path.write_bytes(page)
+    show_facts(result, as_json)
+
+
+def _from_files(pairs: Pairs, values_path: Path, reference_path: Path | None, page: bool,
+                given: dict[str, Any]) -> dict[str, Any]:  # fmt: skip
+    import msgspec
+
     from detector.adaptation import Options, alone, spectral
     from detector.adaptation import adapt as compute
 
     options = Options(**given)
-    labelled = _pairs(pairs, target, features, present)
-    now = _rows(values_path, labelled.features, "values since the change")
-    reference = (
-        labelled.x if reference_path is None else _rows(reference_path, labelled.features, "reference")
-    )
-    if options.ratio == "spectral":
-        weigh = spectral(reference, now, options.seed)
-    else:
-        weigh = alone(reference, now)
-    made = compute(labelled, now, weigh, options)
-    source = [("pairs from", pairs.name), ("values from", values_path.name), ("weights by", options.ratio)]
-    _write(made, options, source, output, report_path, as_json)
+    now = _rows(values_path, pairs.features)
+    reference = pairs.x if reference_path is None else _rows(reference_path, pairs.features)
+    weigh = alone(reference, now) if options.ratio == "grulsif" else spectral(reference, now, options.seed)
+    made = compute(pairs, now, weigh, options)
+    said = {"ratio": options.ratio, **made.facts()}
+    model = msgspec.structs.replace(made.model, about=said)
+    result = {**said, "file": model.encode()}
+    if page:
+        from detector.report_adaptation import adaptation_page
+
+        source = [("values from", values_path.name), ("ratio", options.ratio)]
+        result["page"] = adaptation_page(made, source).encode()
+    return result
+
+
+def _from_incident(config_path: Path, pairs: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """By the running daemon, or with its state."""
+    from detector.commands.aftermath import act
+
+    body = {key: value for key, value in asked.items() if value is not None}
+    body["pairs"] = base64.b64encode(pairs.read_bytes()).decode()
+    result = act(load_config(config_path), "adapt", "fit", body)
+    return result | {key: base64.b64decode(result[key]) for key in ("file", "page") if key in result}
 
 
 def _pairs(path: Path, target: str, features: tuple[str, ...], present: str | None) -> Pairs:
@@ -84,35 +127,20 @@ def _pairs(path: Path, target: str, features: tuple[str, ...], present: str | No
     return made
 
 
-def _rows(path: Path, features: tuple[str, ...], what: str) -> Floats:
+def _rows(path: Path, features: tuple[str, ...]) -> Floats:
     from detector.adaptation import MOST_ROWS
     from detector.columns import Columns, complete, thinned
 
     values, dropped = complete(Columns.read(path.read_bytes(), str(path)).numbers(features))
     _tell(path, dropped)
     if not len(values):
-        raise ValueError(f"{path}: no complete row: there are no {what}")
+        raise ValueError(f"{path}: there is no complete row")
     return thinned(values, MOST_ROWS)
 
 
 def _tell(path: Path, dropped: int) -> None:
     if dropped:
         click.echo(f"{path}: {dropped} rows with a missing cell were left out", err=True)
-
-
-def _write(made: Adaptation, options: Options, source: list[tuple[str, str]], output: Path,
-           report_path: Path | None, as_json: bool) -> None:  # fmt: skip
-    import msgspec
-
-    said = made.facts()
-    model = msgspec.structs.replace(made.model, about={"ratio": options.ratio, **said})
-    output.write_bytes(model.encode())
-    if report_path is not None:
-        from detector.report_adaptation import write_adaptation
-
-        write_adaptation(report_path, made, source)
-    show_facts(said, as_json)
-    click.echo(f"{output}: predicts {model.target} from {', '.join(model.features)}", err=True)
 
 
 def show_facts(said: dict[str, Any], as_json: bool) -> None:
