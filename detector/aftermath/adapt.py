@@ -28,6 +28,7 @@ from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.shelf import Shelf
 from detector.columns import Columns
 from detector.samples import Floats
+from detector.wording import when
 
 KIND = "adapt"
 
@@ -107,8 +108,16 @@ class Shift:
     def values(self, features: tuple[str, ...]) -> Floats:
         """(m, d) of the features since the onset, in the sensor's units."""
         name = self.node
-        z = self.case.after(name).astype(np.float64)
+        z = self._after(name)
         return (z * self.case.scale[name] + self.case.centre[name])[:, self._at(features)]
+
+    @property
+    def since(self) -> float:
+        """The node's own onset where it is known."""
+        return max(self.case.onsets.get(self.node, self.case.begin), self.case.begin)
+
+    def _after(self, name: str) -> Floats:
+        return self.case.recent[name][self.case.times[name] >= self.since].astype(np.float64)
 
     def weigh(self, pairs: Pairs, options: Options) -> Weigh:
         if options.ratio == "spectral":
@@ -121,7 +130,7 @@ class Shift:
         rows = [case.index[one] for one in nodes]
         links = case.graph.matrix()[rows][:, rows]
         before = [case.reference[one][:, at].astype(np.float64) for one in nodes]
-        after = [case.after(one)[:, at].astype(np.float64) for one in nodes]
+        after = [self._after(one)[:, at] for one in nodes]
         return grulsif(before, after, links, nodes.index(name), case.centre[name][at], case.scale[name][at])
 
     def _at(self, features: tuple[str, ...]) -> list[int]:
@@ -136,7 +145,8 @@ def fit(shelf: Shelf, given: Fit) -> dict[str, Any]:
     pairs, dropped = pairs_of(columns, given.target, shift.columns(columns, given), given.present)
     options = Options(given.ratio, given.model, given.least_size, given.most_outside, given.seed)
     made = adapt(pairs, shift.values(pairs.features), shift.weigh(pairs, options), options)
-    said = {"incident": given.incident, "stage": shift.case.stage, "node": shift.node, "ratio": given.ratio}
+    said = {"incident": given.incident, "stage": shift.case.stage, "node": shift.node,
+            "since": when(shift.since), "ratio": given.ratio}  # fmt: skip
     about = {**said, **made.facts()}
     model = msgspec.structs.replace(made.model, about=about)
     name = given.name or f"{shift.node}.{given.target}"

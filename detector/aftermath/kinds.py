@@ -24,6 +24,7 @@ KINDS: dict[str, str] = {
     "course": "detector.aftermath.course",
     "explanation": "detector.aftermath.explanation",
     "footprint": "detector.aftermath.footprint",
+    "novelty": "detector.aftermath.novelty",
 }
 
 

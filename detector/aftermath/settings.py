@@ -102,6 +102,9 @@ class AftermathSettings(Model):
         default=FootprintSettings(),
         description="Which nodes are really affected, and by which type of event.",
     )
+    novelty: Method = Field(
+        default=Method(), description="Whether the values since the onset are new, or were seen before."
+    )
 
     @property
     def bounds(self) -> tuple[int, int]:
