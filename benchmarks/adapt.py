@@ -17,14 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from tables import machine, table
 
+from detector.coverage import known
 from estimators import Christoffel, Dictionary, Grulsif, Iwrls, Kliep, SpectralRatio, Ulsif
 from estimators.aggregation import plain
 from estimators.iwrls import effective_sample_size
-from estimators.kernels import Array
+from estimators.kernels import Array, median_distance
 from estimators.spectral import SCHEMES, Filter, iterated_tikhonov
 
 POINTS = 20_000
 NOISE = 0.1
+MOVES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 ORDERS = (1, 2, 3, 5, 10)
 LAMBDAS = tuple(np.geomspace(2.0, 1e-5, 54).tolist())  # ten per decade
 Rows = dict[Any, list[float]]
@@ -132,6 +134,23 @@ def weightings(x: Array, t: Array) -> dict[str, Array | None]:
     }
 
 
+def coverage(seed: int) -> list[tuple[Any, ...]]:
+    """How far values of 100 nodes are covered, moved or not: by the nearest atom, and by Christoffel."""
+    rng, rows = np.random.default_rng(seed), []
+    for law, dim in (("normal", 1), ("t(3)", 1), ("normal", 3), ("t(3)", 3)):
+        history, fresh = (
+            rng.standard_t(3, (300, 100, dim)) if law == "t(3)" else rng.normal(size=(300, 100, dim))
+            for _ in range(2)
+        )
+        nodes = [history[:, v] for v in range(100)]
+        width = 0.6 * float(np.median([median_distance(z) for z in nodes]))
+        dictionary = Dictionary.build(nodes, sigma=width)
+        for name, score in (("nearest atom", dictionary), ("Christoffel", known(history, dictionary, seed))):
+            moved = (score.coverage(fresh.reshape(-1, dim) + shift).mean() for shift in MOVES)
+            rows.append((law, dim, len(dictionary.atoms), name, *(f"{value:.2f}" for value in moved)))
+    return rows
+
+
 def mean(rows: Rows, *key: Any) -> float:
     return float(np.mean(rows[key]))
 
@@ -165,6 +184,8 @@ def report(ratio: Rows, regression: Rows, seeds: range, sizes: tuple[int, ...]) 
                  for n in sizes for model in ("line", "kernels")
                  for found in [[mean(regression, n, model, "spectral", what) + NOISE**2
                                 for what in ("ours", "best", "worst")]]]))  # fmt: skip
+    print("\nCoverage of values that moved by so much")
+    print(table(("values", "components", "atoms", "by", *map(str, MOVES)), coverage(seeds.start)))
 
 
 def plot(seed: int, directory: Path) -> None:

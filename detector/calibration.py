@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from detector.bootstrap import block_length, correlation_time, rows
+from detector.coverage import known
 from detector.engine import Engine
 from detector.injection import Change, neighbourhood
 from detector.learnt import Report
@@ -53,6 +54,7 @@ def calibrate(
     tuning = Tuning(learn, graph, settings, block)
     choice, features = tuning.choose(lambda what, share: say(what, 0.4 * share))
     engine = Engine(graph, features, settings, choice)
+    engine.known = known(learn, features.dictionary, settings.alarm.seed)
     course = Course(kept, need, block, settings.alarm.seed)
     honest = course.learn_quiet(
         engine, learn, correlation, lambda share: say("what quiet looks like", 0.4 + 0.2 * share)

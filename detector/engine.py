@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector.settings import Settings
+from estimators.christoffel import Christoffel
 from estimators.features import Nystroem
 from estimators.graph import Graph
 from estimators.levels import Levels, Quiet
@@ -57,6 +58,7 @@ class Engine:
         self.fixed = settings.windows.mode == "fixed"
         self.levels = Levels(used, len(settings.windows.tests), choice.gain, choice.inside)
         self.quiet: Quiet | None = None
+        self.known: Christoffel | None = None  # of the values that were learnt
         self.stamps = np.zeros((graph.n_nodes, settings.windows.tests[-1]))  # times of the recent values
         self._moved = np.zeros(graph.n_nodes, np.bool_)
         self._waiting: tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None = None
@@ -195,13 +197,13 @@ class Engine:
         return logs
 
     def coverage(self, nodes: Nodes) -> float | None:
-        """Mean kernel value between the newest values of ``nodes`` and their nearest atoms."""
+        """How much the newest values of ``nodes`` have in common with those that were learnt, on average."""
         bank = self.bank
         some = nodes[bank.test_count[nodes] > 0][:100]
-        if not len(some):
+        if not len(some) or self.known is None:
             return None
         slot = (bank.test_head[some] + bank.test_count[some] - 1) % bank.test_z.shape[1]
-        return float(bank.features.dictionary.coverage(bank.test_z[some, slot]).mean())
+        return float(self.known.coverage(bank.test_z[some, slot]).mean())
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays for `restore`; sums are rebuilt here too, so that both go on alike."""
@@ -218,7 +220,7 @@ class Engine:
     def fresh(self, settings: Settings) -> Engine:
         """The same engine with empty windows."""
         made = Engine(self.graph, self.bank.features, settings, self.choice)
-        made.quiet = self.quiet
+        made.quiet, made.known = self.quiet, self.known
         return made
 
     def copy(self) -> Engine:

@@ -75,7 +75,7 @@ TABLE = (
     gauge("solver_residual", "Residual of the solver after the latest tick."),
     gauge("solver_sweeps", "Sweeps of the solver, as the pipeline counts them."),
     gauge("dictionary_atoms", "Points of the kernel dictionary."),
-    gauge("dictionary_coverage_ratio", "Share of incoming points that the dictionary covers."),
+    gauge("dictionary_coverage_ratio", "What new values have in common with those learnt, from 0 to 1."),
     # incidents
     counter("events_total", "Records made, by kind of event.", ("event",)),
     gauge("incidents_open", "Incidents open now."),

@@ -21,6 +21,7 @@ from detector.pipeline import Pipeline
 from detector.preprocess import Preprocess
 from detector.river_engine import RIVER, RiverEngine
 from detector.settings import Settings
+from estimators.christoffel import Christoffel
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
 from estimators.graph import Graph
@@ -74,6 +75,9 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
         if features.dictionary.widths is not None:
             arrays["features.widths"] = features.dictionary.widths
         meta["features"] = {"sigma": features.dictionary.sigma, "kernel": features.dictionary.kernel}
+        if pipeline.engine.known is not None:
+            arrays["features.known"] = pipeline.engine.known.B
+            meta["features"]["lam"] = pipeline.engine.known.lam
         meta["choice"] = vars(pipeline.engine.choice) | {}
         # In absolute terms too: they follow from the graph, and must not move with a node that comes or goes.
         meta["coupling"] = pipeline.engine.bank.coupling
@@ -143,6 +147,8 @@ def _engine(
     features = Nystroem(dictionary, rank=1, outside=True)
     features.projection = np.ascontiguousarray(arrays["features.projection"])
     engine = Engine(graph, features, settings, Choice(**meta["choice"]))
+    if "features.known" in arrays:  # a state from before has none
+        engine.known = Christoffel(dictionary, arrays["features.known"], float(meta["features"]["lam"]))
     engine.bank.coupling = float(meta["coupling"])
     engine.levels.self_weight = float(meta["self_weight"])
     quiet = _part("quiet", arrays)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from estimators.kernels import Array
 
@@ -31,6 +30,8 @@ def convex(G: Array, g: Array) -> Array:
 
     As non-negative least squares in a root of G, with the sum as one more, heavy equation.
     """
+    from scipy.optimize import nnls  # here, because it costs memory, and a daemon mostly does without
+
     scale = max(float(np.abs(G).max()), float(np.abs(g).max()), np.finfo(float).tiny)
     s, U = np.linalg.eigh(G / scale)
     root = np.sqrt(np.maximum(s, 0.0) + 1e-12)  # candidates are nearly dependent

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.optimize import brentq
 
 from estimators.base import check_range
 from estimators.kernels import Array
@@ -118,7 +117,10 @@ class Spectrum:
         if largest == 0.0:
             return 1.0 / n
         low, high = min(largest, 0.5 / n), float(np.sqrt(self.s.sum() / n))
-        return float(brentq(lambda lam: self.effective_dimension(lam) - n * lam, low, max(low, high)))
+        for _ in range(60):  # halving by hand: scipy.optimize would cost every daemon 12 MB
+            middle = float(np.sqrt(low * high))
+            low, high = (middle, high) if self.effective_dimension(middle) > n * middle else (low, middle)
+        return low
 
     def lambdas(self, g: Filter, n: float, size: int = 12, deeper: float = 1.0) -> Array:
         """Grid from the norm of A down to where g is as large as 1 / lambda_*, or ``deeper`` times that."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from detector.coverage import known
 from detector.engine import Choice, Engine
 from estimators.dictionary import Dictionary
 from estimators.features import Nystroem
@@ -21,6 +22,7 @@ def made(graph=GRAPH, estimator="grulsif", quiet=True, **groups):
     atoms = np.linspace(-3.0, 3.0, 12)[:, None]
     engine = Engine(graph, Nystroem(Dictionary(atoms, 1.0), rank=5), settings(estimator, **groups),
                     Choice(1.0, 0.5, 0.05, 2.0))  # fmt: skip
+    engine.known = known(np.random.default_rng(0).normal(size=(50, 8, 1)), Dictionary(atoms, 1.0), 0)
     if quiet:
         n = graph.n_nodes
         ones = np.ones((N_LEVELS, n, 3))
@@ -164,14 +166,18 @@ def test_log_ratio_points_at_the_change():
     assert logs[-12:].mean() > 0.3 > 0.0 > logs[:13].mean()
 
 
-def test_coverage_falls_outside_the_dictionary():
-    """Values where the dictionary has no atoms are covered badly."""
+def test_coverage_falls_outside_of_what_was_learnt():
+    """Values where nothing was learnt are covered badly, also where the dictionary has an atom."""
     engine = run(made(), 100)
     inside = engine.coverage(EVERYONE)
     engine.slide(EVERYONE, np.full((N, 1), 50.0), np.full(N, 100.0))
     engine.finish()
     assert inside > 0.8
     assert engine.coverage(EVERYONE) < 0.01
+    engine.slide(EVERYONE, np.full((N, 1), -3.0), np.full(N, 101.0))
+    engine.finish()
+    assert engine.bank.features.dictionary.coverage([[-3.0]])[0] == 1.0
+    assert engine.coverage(EVERYONE) < 0.95 * inside
     assert made().coverage(EVERYONE) is None
 
 
