@@ -22,7 +22,7 @@ ONSET = FIRST + 40
 def ramp(first: int, last: int) -> Iterator[str]:
     """Three linked nodes drift away from ONSET on; the same values however it is cut."""
     for tick in range(first, last):
-        rng = random.Random(tick)
+        rng = random.Random(1000 + tick)
         for node in rig.NODES:
             drift = 0.8 * max(tick - ONSET, 0) if node in ("n2", "n3", "n4") else 0.0
             yield json.dumps({"time": rig.START + tick, "node": node, "value": rng.gauss(0.0, 1.0) + drift})
