@@ -68,7 +68,7 @@ def test_the_tour_of_getting_started_runs(tmp_path: Path) -> None:
     assert re.match(r"\d nodes around n\d+ changed at 05:(19|20):\d\d UTC: mean", opened[0]["summary"])
     ended = next(record for record in records if record["event"] == "incident.resolved")
     assert {"n02", "n04", "n06", "n07"} <= {node["name"] for node in ended["nodes"]}
-    assert {"course", "explanation"} <= {record["details"].get("kind") for record in records}
+    assert {"footprint", "explanation"} <= {record["details"].get("kind") for record in records}
     assert f"{opened[0]['incident']}\tcleared" in said
     tour = tmp_path / "tour"
     assert len((tour / "incidents.jsonl").read_text().splitlines()) >= 2
