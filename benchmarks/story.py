@@ -258,6 +258,10 @@ def story(seed: int, steps: Sequence[int], later: int, strength: float) -> Figur
         test = [told for told in streams["later"] if told is not None]
         happened = streams["labelled"] + streams["later"]
         figures[sensor, "found"] = float(np.mean([told is not None for told in happened]))
+        for i, kind in enumerate(TYPES):  # of later events, which come in turns
+            figures[sensor, "found", kind] = float(
+                np.mean([told is not None for k, told in enumerate(streams["later"]) if k // 2 % 3 == i])
+            )
         figures[sensor, "idle"] = float(np.mean([told.idle for told in happened if told is not None]))
         for n in steps:
             given = [told for told in streams["labelled"][:n] if told is not None]
@@ -270,6 +274,9 @@ def story(seed: int, steps: Sequence[int], later: int, strength: float) -> Figur
                 for who, model in ways.items():
                     for what, value in footprint(model, told).items():
                         rows.setdefault((who, what), []).append(value)
+                        if what == "wrong":
+                            there = "known there" if told.kind in SEEN[told.site] else "new there"
+                            rows.setdefault((who, there), []).append(value)
                 asked = {"alone": {told.site: libraries[told.site]}, "together": libraries}
                 for who, holders in asked.items():
                     label = regime(holders, told)
@@ -314,12 +321,16 @@ def main() -> None:
     for sensor in ("sound", "corrupt"):
         print("\nAll sensors sound" if sensor == "sound" else "\nOne corrupt sensor at each site")
         print(f"events with a settled case file within {AFTER} ticks: {cell(runs, sensor, 'found')}")
+        print(", ".join(f"{kind}, later ones: {cell(runs, sensor, 'found', kind)}" for kind in TYPES))
         print(f"incidents beside them, per event: {cell(runs, sensor, 'idle')}")
         print("\nFootprint: wrong nodes of 50, overlap (Jaccard), share of types right")
         who_says = ("thresholds", "alone", "together")
         columns = [(who, what) for what in ("wrong", "overlap") for who in who_says]
         columns += [(who, "type") for who in ("alone", "together")]
         print(curves(runs, sensor, steps, columns))
+        print("\nWrong nodes at events of a type that was labelled at the site, and of one that was not")
+        split = [(who, there) for there in ("known there", "new there") for who in who_says]
+        print(curves(runs, sensor, steps, split))
         if sensor == "corrupt":
             print("\nShare of events of which the corrupt sensor is said to be a node, and is not")
             print(curves(runs, sensor, steps, [(who, "accused") for who in who_says]))
