@@ -13,12 +13,14 @@ import argparse
 import time
 from collections.abc import Callable
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.stats import rankdata
 from tables import machine, table
 
+from detector import NetworkDetector
 from estimators.atoms import Atoms
 from estimators.dictionary import coherent_subset
 from estimators.federated import critical_samples, merge
@@ -336,8 +338,69 @@ def ratio(quick: bool) -> None:
     print(table(("gamma", "silent", *CHANGES, "s"), rows))
 
 
+def screen(quick: bool) -> None:
+    """The whole detector on readings with isolated spikes, without and with `preprocess.screen`."""
+    n, learn, watch, runs = 20, 2000, (1500 if quick else 4000), (2 if quick else 4)
+    network = nx.connected_watts_strogatz_graph(n, 4, 0.2, seed=1)
+    linked = list(nx.bfs_tree(network, 3, depth_limit=1))[:4]
+    changes = {"4 linked +1": (linked, 1.0), "4 linked +3": (linked, 3.0), "4 linked +20": (linked, 20.0),
+               "one +3": ([3], 3.0), "one +20": ([3], 20.0)}  # fmt: skip
+
+    def stream(seed: int, T: int, rate: float) -> Floats:
+        rng = np.random.default_rng([seed, 12])
+        x = rng.normal(size=(T, n))
+        bad = rng.random((T, n)) < rate
+        x[bad] += rng.choice([-1.0, 1.0], bad.sum()) * rng.uniform(15.0, 100.0, bad.sum())
+        return x
+
+    rows = []
+    for rate in (0.0, 0.02) if quick else (0.0, 0.01, 0.03):
+        for on in (False, True):
+            watcher = NetworkDetector(
+                network, preprocess={"screen": on}, alarm={"budget": "1 per 5000 ticks"}
+            )
+            report = watcher.learn(stream(0, learn, rate))
+            arrays, meta = watcher.state()
+            began = time.process_time()
+            events = [event for row in stream(1, watch, rate) for event in watcher.update(row)]
+            cost = 1e6 * (time.process_time() - began) / (watch * n)
+            false = sum(event.event == "incident.opened" for event in events)
+            cells = []
+            for nodes, size in changes.values():
+                delays = []
+                for run in range(runs):
+                    twin = NetworkDetector.from_state(network, arrays, meta, preprocess={"screen": on},
+                                                      alarm={"budget": "1 per 5000 ticks"})  # fmt: skip
+                    x = stream(100 + run, 160, rate)
+                    x[60:, nodes] += size
+                    delays.append(_delay(twin, x, {str(v) for v in nodes}))
+                cells.append(float(np.median(delays)))
+            rows.append(
+                (
+                    f"{rate:.0%}",
+                    "on" if on else "off",
+                    report.event_threshold,
+                    report.threshold,
+                    false,
+                    *cells,
+                    cost,
+                )
+            )
+    print(f"\nScreen, 20 nodes, budget 1 per 5000 ticks: thresholds, false incidents in {watch} ticks,")
+    print("median delay in ticks of changes in standard deviations, µs per reading")
+    print(table(("spikes", "screen", "event", "node", "false", *changes, "µs"), rows))
+
+
+def _delay(watcher: NetworkDetector, x: Floats, nodes: set[str]) -> float:
+    for t, row in enumerate(x):
+        watcher.update(row)
+        if t >= 60 and any(nodes & i.members.keys() for i in watcher.pipeline.incidents.open.values()):
+            return t - 59.0
+    return np.inf
+
+
 TABLES = {"sine": sine, "spikes": spikes, "federated": federated, "flips": flips, "digits": digits,
-          "dictionary": dictionary, "ratio": ratio}  # fmt: skip
+          "dictionary": dictionary, "ratio": ratio, "screen": screen}  # fmt: skip
 
 
 def main() -> None:

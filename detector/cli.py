@@ -15,6 +15,7 @@ from detector.commands.aftermath import aftermath
 from detector.commands.base import failure_of
 from detector.commands.check import check, init, schema
 from detector.commands.doors import send_test_alert
+from detector.commands.federate import federate
 from detector.commands.graph import graph
 from detector.commands.incidents import explain, incidents, status
 from detector.commands.learn import learn
@@ -75,7 +76,7 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, adapt,
+for command in (run, check, init, learn, replay, status, top, incidents, explain, aftermath, adapt, federate,
                 send_test_alert, state, graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")

@@ -71,6 +71,7 @@ class Gauges:
         metrics.count("samples_accepted_total", self._grown(picture, "accepted"))
         for reason in REASONS:
             metrics.count("samples_discarded_total", self._grown(picture, reason), reason=reason)
+        metrics.count("readings_masked_total", self._grown(picture, "masked"))
         metrics.count("ticks_total", max(0, picture.ticks - self._ticks))
         self._counts, self._ticks = dict(picture.counts), picture.ticks
         if picture.watermark is not None:

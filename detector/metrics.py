@@ -63,6 +63,7 @@ TABLE = (
     # stream
     gauge("watermark_timestamp_seconds", "Time of the stream up to which everything is judged."),
     counter("ticks_total", "Ticks of the stream that were judged."),
+    counter("readings_masked_total", "Isolated corrupt readings kept out of the windows."),
     histogram("update_duration_seconds", "Time to work on what had arrived."),
     histogram("latency_seconds", "Time from the arrival of a batch to its verdict."),
     gauge("watching", "Whether verdicts are given (1) or it is still learning (0)."),

@@ -7,11 +7,17 @@ import numpy as np
 from detector.history import History
 from detector.preprocess import Preprocess
 from detector.samples import Columns
+from detector.screen import Screen
 from detector.ticks import Tick
 
 
 def meet(
-    newcomers: History | None, preprocess: Preprocess, tick: Tick, wanted: int, dim: int
+    newcomers: History | None,
+    preprocess: Preprocess,
+    screen: Screen | None,
+    tick: Tick,
+    wanted: int,
+    dim: int,
 ) -> History | None:
     """Take their samples of a tick, and learn those that have as many as are ``wanted``; what still waits.
 
@@ -31,4 +37,6 @@ def meet(
         return newcomers
     X, times = newcomers.arrays()
     preprocess.adopt(unknown[grown], X[:, grown], times)
+    if screen is not None:
+        screen.learn(unknown[grown], X[:, grown], times, preprocess)
     return None if grown.all() else History.of(X[:, ~grown], times)

@@ -31,6 +31,7 @@ from detector.preprocess import Preprocess
 from detector.readings import Readings
 from detector.river_engine import RIVER, RiverEngine
 from detector.samples import Columns, Sampled
+from detector.screen import Screen
 from detector.settings import Settings
 from detector.ticks import Tick
 from detector.views import WindowEvidence, node_view
@@ -64,6 +65,7 @@ class Pipeline(Readings):
         self.aligner.health.learning = True
         self.history: History | None = History(self.network.n_nodes, dim)
         self.preprocess: Preprocess | None = None
+        self.screen: Screen | None = None
         self.engine: Engine | RiverEngine | None = None
         self.report: Report | None = None
         self.incidents = Incidents(self.network.names, self.network.graph, settings.incidents)
@@ -138,6 +140,10 @@ class Pipeline(Readings):
         say = self.progress or (lambda _, __: None)
         say("preprocessing", 0.0)
         self.preprocess = Preprocess(self.settings.preprocess).learn(X, times)
+        if self.settings.preprocess.screen:
+            self.screen = Screen(X.shape[1], self.dim, self.settings.windows.tests[-1])
+            X = self.screen.clean(X, times, self.preprocess, self.network.graph)
+            self.preprocess.learn(X, times)  # corrupt readings are no part of what is quiet
         Z = self.preprocess.transform(X, times)
         warnings = list(self.preprocess.warnings_)
         if self.learns_graph:
@@ -177,10 +183,19 @@ class Pipeline(Readings):
         for row, here, now in zip(X[rows], seen[rows], times[rows], strict=True):
             nodes = np.flatnonzero(here).astype(np.int32)
             if len(nodes):
-                self._slide(Columns(nodes, np.full(len(nodes), now), row[nodes]))
+                self._enter(Columns(nodes, np.full(len(nodes), now), row[nodes]))
         self.engine.finish()
 
     def _slide(self, layer: Columns) -> None:
+        if self.screen is None:
+            self._enter(layer)
+            return
+        assert self.preprocess is not None
+        v = self.preprocess.levels(layer.nodes, layer.values, layer.times)
+        for part in self.screen.take(layer, v, self.network.graph):
+            self._enter(part)
+
+    def _enter(self, layer: Columns) -> None:
         assert self.engine is not None
         assert self.preprocess is not None
         z, valid = self.preprocess.apply(layer.nodes, layer.values, layer.times)
@@ -195,9 +210,11 @@ class Pipeline(Readings):
         assert self.preprocess is not None
         if not self.preprocess.quiet_.learnt.all():
             wanted = self.settings.windows.reference + self.settings.windows.tests[-1]
-            self.newcomers = meet(self.newcomers, self.preprocess, tick, wanted, self.dim)
+            self.newcomers = meet(self.newcomers, self.preprocess, self.screen, tick, wanted, self.dim)
         if len(tick.restart):
             self.preprocess.restart(tick.restart)
+            if self.screen is not None:
+                self.screen.restart(tick.restart)
             engine.restart(tick.restart)
         for layer in tick.layers:
             self._slide(layer)

@@ -20,6 +20,7 @@ from detector.network import Network
 from detector.pipeline import Pipeline
 from detector.preprocess import Preprocess
 from detector.river_engine import RIVER, RiverEngine
+from detector.screen import Screen
 from detector.settings import Settings
 from estimators.christoffel import Christoffel
 from estimators.dictionary import Dictionary
@@ -59,6 +60,8 @@ def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
     if pipeline.preprocess is not None:
         made, meta["preprocess"] = pipeline.preprocess.state()
         arrays |= _prefixed("preprocess", made)
+    if pipeline.screen is not None:
+        arrays |= _prefixed("screen", pipeline.screen.state())
     if pipeline.report is not None:
         meta["report"] = pipeline.report.record()
     if pipeline.engine is not None:
@@ -117,6 +120,9 @@ def put_back(
         raise ValueError(f"state: learnt with another {', '.join(other)}; learn again")
     pipeline.history = None
     pipeline.preprocess = Preprocess.restore(_part("preprocess", arrays), meta["preprocess"], rows)
+    if screen := _part("screen", arrays):
+        pipeline.screen = Screen(len(rows), dim, settings.windows.tests[-1])
+        pipeline.screen.restore(screen, rows)
     pipeline.newcomers = _newcomers(pipeline, _part("newcomers", arrays), rows, meta)
     pipeline.report = Report.of(_finite_or_not(meta["report"]))
     if network is None and meta["learns_graph"]:

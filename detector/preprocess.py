@@ -112,11 +112,7 @@ class Preprocess:
         valid: NDArray[np.bool_] = q.learnt[nodes] & np.isfinite(values).all(axis=1)
         at = np.flatnonzero(valid)  # positions still in the running; each step with lags may lose some
         node = nodes[at]
-        with np.errstate(over="ignore"):
-            v = values[at] - q.centre[node]
-            if q.period:
-                v -= at_time(q.profile, node, np.broadcast_to(np.asarray(time), len(nodes))[at], q.period)
-            v = np.clip(v / q.scale[node], -FAR, FAR)
+        v = self._scaled(node, values[at], np.broadcast_to(np.asarray(time), len(nodes))[at])
         if q.lag:
             lags, w = self._lags["difference"], v
             v = (w - lags.oldest(node) - q.centre_difference[node]) / q.scale_difference[node]
@@ -146,6 +142,18 @@ class Preprocess:
         valid[:] = False
         valid[at] = True
         return z, valid
+
+    def _scaled(self, node: Nodes, values: Floats, time: Floats) -> Floats:
+        q = self.quiet_
+        with np.errstate(over="ignore"):
+            v = values - q.centre[node]
+            if q.period:
+                v -= at_time(q.profile, node, time, q.period)
+            return np.clip(v / q.scale[node], -FAR, FAR)
+
+    def levels(self, nodes: Nodes, values: Floats, times: Floats) -> Floats:
+        """(k, d) after the seasonal and scale steps alone; NaN where missing, or of nodes not learnt."""
+        return np.where(self.quiet_.learnt[nodes, None], self._scaled(nodes, values, times), np.nan)
 
     def transform(self, X: ArrayLike, times: ArrayLike | None = None) -> Floats:
         """Z (T, N, d') of a history (T, N, d), NaN where invalid; the stream's own lags are not touched."""

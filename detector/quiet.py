@@ -38,6 +38,13 @@ class PreprocessSettings:
             "unit": "s",
         },
     )
+    screen: bool = field(
+        default=False,
+        metadata={
+            "help": "on: isolated corrupt readings, at most two in a row and a tenth of the longest test "
+            "window, never enter the windows; a single node that jumps is seen up to two readings later.",
+        },
+    )
     seasonal_bins: int = field(default=48, metadata={"help": "Steps of the seasonal profile."})
     difference: int | str = field(
         default=0,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from detector.learnt import Report
     from detector.network import Network
     from detector.river_engine import RiverEngine
+    from detector.screen import Screen
     from detector.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -32,6 +33,7 @@ class Readings:
     report: Report | None
     incidents: Incidents
     cover: Coverage
+    screen: Screen | None
     silent: NDArray[np.bool_]
     stuck: NDArray[np.bool_]
 
@@ -45,7 +47,9 @@ class Readings:
 
     @property
     def counts(self) -> dict[str, int]:
-        return self.aligner.counts
+        """Samples by what became of them; ``masked`` ones were accepted, but kept out of the windows."""
+        masked = {} if self.screen is None else {"masked": int(self.screen.masked.sum())}
+        return self.aligner.counts | masked
 
     @property
     def watermark(self) -> float | None:

@@ -127,8 +127,8 @@ class EstimatorSettings:
     dictionary: str = field(
         default="coherence",
         metadata={
-            "help": "coherence: many points, one kernel width; sparse: at most 32 atoms with widths of their "
-            "own, for values with modes of very different width.",
+            "help": "coherence: many points, one kernel width; sparse: few points with widths of "
+            "their own, for values with modes of very different width.",
         },
     )
     rank: int = field(default=32, metadata={"help": "Most features."})

@@ -23,12 +23,13 @@ from estimators.features import Nystroem
 from estimators.graph import Graph
 from estimators.kernels import median_distance
 from estimators.levels import BACKED, NEAR, SURE
+from estimators.sparse_dictionary import SparseDictionary
 
 Floats = NDArray[np.float64]
 Nodes = NDArray[np.int32]
 Progress = Callable[[str, float], None]
 
-SPARSE_ATOMS = 32
+SPARSE_ATOMS = (32, 64)  # most, of one component and of more
 SIGMAS = (0.6, 1.0)
 COUPLINGS = (0.3, 0.1, 1.0)  # the width is chosen at the first
 RIDGE_SHARE, LEAST_RIDGE = 0.01, 0.002  # of the coupling: the document's gamma is of this order
@@ -60,10 +61,9 @@ def features(Z: Floats, sigma: float, settings: Settings, tol: float = 1e-3) -> 
 
 def _sparse(points: Floats, width: float, budget: int) -> Dictionary:
     """Atoms of many widths; the one that is being tried is that of the coarse cover."""
-    from estimators.sparse_dictionary import SparseDictionary  # scipy.optimize costs memory, for this alone
-
     spread = float(points.std(axis=0).max()) or 1.0
-    atoms = SparseDictionary(cover=width / spread, max_atoms=min(budget, SPARSE_ATOMS)).fit(points)
+    most = min(budget, SPARSE_ATOMS[points.shape[1] > 1])
+    atoms = SparseDictionary(cover=width / spread, max_atoms=most).fit(points)
     return Dictionary(atoms.centers, width, widths=atoms.widths)
 
 

@@ -79,7 +79,7 @@ def node_view(pipeline: Pipeline, v: int) -> dict[str, Any]:
         "event_statistic": number(engine.event[v]),
         "threshold": number(pipeline.threshold),
         "event_threshold": number(pipeline.event_threshold),
-        "preprocess": pipeline.preprocess.inspect(v),
+        "preprocess": pipeline.preprocess.inspect(v) | _screened(pipeline, v),
         **_units(pipeline, v),
         **_membership(pipeline, v),
         "reference": np.round(engine.reference(v), 4).tolist(),
@@ -90,6 +90,10 @@ def node_view(pipeline: Pipeline, v: int) -> dict[str, Any]:
     if isinstance(engine, Engine):
         view["ratio"] = _ratio(engine, v)
     return view
+
+
+def _screened(pipeline: Pipeline, v: int) -> dict[str, Any]:
+    return {} if pipeline.screen is None else {"readings masked": int(pipeline.screen.masked[v])}
 
 
 def _units(pipeline: Pipeline, v: int) -> dict[str, Any]:

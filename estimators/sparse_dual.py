@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
 
 from estimators.base import check_range
 from estimators.kernels import Array
 from estimators.relaxation import Relaxation
 
 GRADIENT_TOL = 1e-3  # of the projected gradient: implies a relative gap of the same order at gamma = 0
+GAP_TOL = 1e-3  # relative
 GAIN_TOL = 1e-5  # with kinks the gradient stays away from 0: a restart must not raise the dual by more
 RESTARTS = 2
 
@@ -154,6 +154,8 @@ def solve_dual(K: Array, q: Array, fit: FitTerm, gamma: float, relaxation: Relax
     L-BFGS-B can report success far from the solution, so the projected gradient is checked and the solver
     started again from its end, twice at most.
     """
+    from scipy.optimize import minimize  # megabytes that a daemon without incidents does without
+
     check_range("gamma", gamma, 0.0)
     relaxation = relaxation or Relaxation.hard()
     curvature = relaxation.curvature
@@ -196,6 +198,8 @@ def solve_dual(K: Array, q: Array, fit: FitTerm, gamma: float, relaxation: Relax
     on = alpha != 0.0
     priced = 0.0 if relaxation.is_hard else float(relaxation.price(slack).sum())
     primal = float(q[on] @ (0.5 * alpha[on] ** 2 + gamma)) + priced + fit.loss(fitted)
+    if not relaxation.is_hard:  # nearly singular data keep the gradient away from 0, too; the gap certifies
+        converged = converged or primal + value <= GAP_TOL * abs(value)
     return DualSolution(v, lam, alpha, fitted, slack, gamma, -value, primal, size, n_iter, converged)
 
 

@@ -19,7 +19,6 @@ from estimators.sparse_dual import DualSolution, Quadratic, solve_dual
 from estimators.sparse_grid import MultiScaleGrid
 
 WIDTHS = (0.02, 0.75, 10)  # geometric, in units of the reference's spread
-PLACES = 341
 QUIET_PAIRS = 40
 QUIET_SHARE = 0.75  # of the quiet pairs have no atom
 
@@ -44,7 +43,7 @@ class SparseRatioExplainer:
     kappa : weight of the loss.
     gamma : price of support on the scale measure; None takes it from the reference: of windows drawn from
         the reference alone, a quarter would have an atom.
-    grid : for p <= 2; None is one around both windows.
+    grid : for p <= 2; None is one around both windows, with ``places`` centres if p = 1.
     seed : of those draws.
     """
 
@@ -53,12 +52,14 @@ class SparseRatioExplainer:
     solution_: DualSolution
 
     def __init__(self, *, a_rel: float = 0.1, kappa: float = 300.0, gamma: float | None = None,
-                 grid: MultiScaleGrid | None = None, seed: int = 0) -> None:  # fmt: skip
+                 grid: MultiScaleGrid | None = None, places: int = 341, seed: int = 0) -> None:  # fmt: skip
         check_range("a_rel", a_rel, 0.0, 1.0, open_low=True, open_high=True)
         check_range("kappa", kappa, 0.0, open_low=True)
         if gamma is not None:
             check_range("gamma", gamma, 0.0)
-        self.a_rel, self.kappa, self.gamma, self.grid, self.seed = a_rel, kappa, gamma, grid, seed
+        check_range("places", places, 2)
+        self.a_rel, self.kappa, self.gamma = a_rel, kappa, gamma
+        self.grid, self.places, self.seed = grid, places, seed
 
     def fit(self, ref: ArrayLike, test: ArrayLike) -> Self:
         before, after = as_points(ref, "ref"), as_points(test, "test")
@@ -67,7 +68,7 @@ class SparseRatioExplainer:
                 raise ValueError(f"{name}: needs at least two values, got {len(window)}")
         if before.shape[1] != after.shape[1]:
             raise ValueError(f"test: dimension {after.shape[1]}, but ref has {before.shape[1]}")
-        grid = self.grid or _grid(before, after)
+        grid = self.grid or _grid(before, after, self.places)
         K = grid.design(np.concatenate([before, after]))
         b, c = self._loss(len(before), len(after))
         gamma = self.quiet_gamma(K[: len(before)], len(after)) if self.gamma is None else self.gamma
@@ -98,7 +99,7 @@ class SparseRatioExplainer:
         return b, c
 
 
-def _grid(before: Array, after: Array) -> MultiScaleGrid:
+def _grid(before: Array, after: Array, places: int) -> MultiScaleGrid:
     p = before.shape[1]
     spread = float(before.std(axis=0).max()) or float(after.std(axis=0).max()) or 1.0
     low, high, n = WIDTHS
@@ -108,8 +109,8 @@ def _grid(before: Array, after: Array) -> MultiScaleGrid:
         reach = np.quantile(before, [0.0, 1.0]) + np.array([-1.0, 1.0]) * spread
         inside = (both >= reach[0] - 20.0 * spread) & (both <= reach[1] + 20.0 * spread)
         lo, hi = min(reach[0], both[inside].min()), max(reach[1], both[inside].max())
-        least = max(low * spread, 0.5 * (hi - lo) / PLACES)
-        return MultiScaleGrid.regular(lo, hi, PLACES, np.geomspace(least, max(high * spread, 2.0 * least), n))
+        least = max(low * spread, 0.5 * (hi - lo) / places)
+        return MultiScaleGrid.regular(lo, hi, places, np.geomspace(least, max(high * spread, 2.0 * least), n))
     if p == 2:
         return MultiScaleGrid.build(both, np.geomspace(0.15, high, 5) * spread, spacing=1.0)
     raise ValueError(f"ref: {p} dimensions; explain components one by one, or pairs, or give a grid")

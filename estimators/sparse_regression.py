@@ -11,7 +11,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import least_squares
 
 from estimators.atoms import Atoms
 from estimators.base import NotFittedError, check_range
@@ -130,6 +129,8 @@ def _coefficients(atoms: Atoms, points: Array, y: Array) -> Array:
 
 def _refined(atoms: Atoms, grid: MultiScaleGrid, points: Array, y: Array) -> Atoms:
     """Variable projection: least squares in centres and log widths, the coefficients eliminated."""
+    from scipy.optimize import least_squares  # as in sparse_dual.py
+
     n, p = atoms.centers.shape
 
     def unpack(x: Array) -> Atoms:

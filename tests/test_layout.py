@@ -27,7 +27,7 @@ NOT_FOR_MATHEMATICS = {
 }
 HEART = ("aftermath/casefile", "aftermath/clerk", "align", "bootstrap", "calibration", "coverage", "engine",
          "history", "incidents", "injection", "newcomers", "pipeline", "pipeline_state", "readings",
-         "rehearsal", "tail", "tuning", "views")  # fmt: skip
+         "rehearsal", "screen", "tail", "tuning", "views")  # fmt: skip
 
 
 def imported(path: Path) -> set[str]:

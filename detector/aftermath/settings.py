@@ -105,6 +105,9 @@ class AftermathSettings(Model):
     novelty: Method = Field(
         default=Method(), description="Whether the values since the onset are new, or were seen before."
     )
+    verdict: Method = Field(
+        default=Method(), description="Real or false, and of which type, by a model learnt from labels."
+    )
 
     @property
     def bounds(self) -> tuple[int, int]:

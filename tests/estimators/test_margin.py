@@ -232,6 +232,17 @@ def test_contradictions_are_not_fatal():
     assert len(model.critical_) == 2
 
 
+def test_nearly_singular_samples():
+    """Samples that are nearly alike: the gradient stays away from zero, but the gap says it is solved."""
+    rng = np.random.default_rng(8)
+    x = np.vstack([rng.normal(0.0, 1e-3, (6, 2)), rng.normal(0.3, 1e-3, (6, 2))])
+    model = SparseMarginClassifier(GRID, gamma=0.0).fit(x, [1.0] * 6 + [-1.0] * 6)
+    found = model.solution_
+
+    assert found.converged
+    assert found.dual <= found.primal + 1e-9 <= found.dual * 1.002
+
+
 def test_not_fitted():
     """No prediction before a fit."""
     with pytest.raises(NotFittedError):
