@@ -8,12 +8,12 @@ repetition matters, and a missing answer is an infinite distance. No sample leav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from estimators.base import check_range
 from estimators.kahm import KahmGroup
@@ -66,13 +66,17 @@ class RegimeStructure:
     calibration: Array  # (N,) ascending
 
     @classmethod
-    def fit(cls, label: str, Y: ArrayLike, spec: str = "", *, min_samples: int = MIN_SAMPLES, seed: int = 0,
-            **machine: Any) -> Self:  # fmt: skip
-        """Machine of the samples Y (N, p) and its calibration by refits on four fifths."""
+    def fit(cls, label: str, Y: ArrayLike, spec: str = "", *, groups: Sequence[Hashable] | None = None,
+            min_samples: int = MIN_SAMPLES, seed: int = 0, **machine: Any) -> Self:  # fmt: skip
+        """Machine of the samples Y (N, p) and its calibration by refits on four fifths.
+
+        ``groups`` (N,) says which samples came about together: they are left out together, as the next
+        ones will be of another group.
+        """
         Y = as_points(Y, f"regime {label!r}: Y")
         if len(Y) < max(min_samples, 2):
             raise ValueError(f"regime {label!r}: {len(Y)} samples, at least {max(min_samples, 2)} are needed")
-        parts = np.array_split(np.random.default_rng(seed).permutation(len(Y)), min(FOLDS, len(Y)))
+        parts = _folds(len(Y), groups, seed)
         held_out = [KahmGroup(seed=seed, **machine).fit(np.delete(Y, rows, axis=0)).distance(Y[rows])
                     for rows in parts]  # fmt: skip
         group = KahmGroup(seed=seed, **machine).fit(Y)
@@ -147,11 +151,11 @@ class RegimeLibrary:
         self.spec, self.seed, self.machine = spec, seed, machine
         self.structures: dict[str, RegimeStructure] = {}
 
-    def enrol(self, label: str, Y: ArrayLike, min_samples: int = MIN_SAMPLES) -> RegimeStructure:
+    def enrol(self, label: str, Y: ArrayLike, min_samples: int = MIN_SAMPLES,
+              groups: Sequence[Hashable] | None = None) -> RegimeStructure:  # fmt: skip
         """Learn a regime from its samples Y (N, p); one of the same label is replaced."""
-        found = RegimeStructure.fit(
-            label, Y, self.spec, min_samples=min_samples, seed=self.seed, **self.machine
-        )
+        found = RegimeStructure.fit(label, Y, self.spec, groups=groups, min_samples=min_samples,
+                                    seed=self.seed, **self.machine)  # fmt: skip
         self.add(found)
         return found
 
@@ -196,6 +200,20 @@ def combine(tables: Mapping[str, Table], asked: Iterable[str] = ()) -> RegimeVer
     margin = ranked[1][0] - gamma if len(ranked) > 1 else np.inf
     known = label if reading.rho <= 1.0 else None
     return RegimeVerdict(known, label, gamma, reading.rho, reading.pvalue, margin, owner, answered, missing)
+
+
+def _folds(N: int, groups: Sequence[Hashable] | None, seed: int) -> list[NDArray[np.intp]]:
+    """Rows of each fold; one group alone is taken apart."""
+    if groups is not None and len(groups) != N:
+        raise ValueError(f"groups: {len(groups)}, but there are {N} samples")
+    number = {group: i for i, group in enumerate(dict.fromkeys(groups or ()))}
+    if len(number) < 2:
+        groups, number = range(N), {i: i for i in range(N)}
+    assert groups is not None
+    row_groups = np.array([number[group] for group in groups])
+    order = np.random.default_rng(seed).permutation(len(number))
+    dealt = np.array_split(order, min(FOLDS, len(number)))
+    return [np.flatnonzero(np.isin(row_groups, part)) for part in dealt]
 
 
 def floor(p: int) -> float:

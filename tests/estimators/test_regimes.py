@@ -63,6 +63,26 @@ def test_own_points_are_seldom_novel():
     assert np.mean(in_sample) > 0.2
 
 
+def test_samples_of_one_event_are_left_out_together():
+    """Events with an offset of their own: only calibration by events knows how far the next one lies."""
+    rng = np.random.default_rng(0)
+
+    def event():
+        return np.tanh(0.05 * rng.normal(size=(8, 10)) + 0.4 * rng.normal(size=10))
+
+    Y, groups = np.concatenate([event() for _ in range(8)]), np.repeat(np.arange(8), 8).tolist()
+    together, apart = RegimeStructure.fit("r", Y, groups=groups), RegimeStructure.fit("r", Y)
+    fresh = np.concatenate([event() for _ in range(30)])
+
+    assert np.mean(apart.score(fresh)[1] > 1.0) > 0.5
+    assert np.mean(together.score(fresh)[1] > 1.0) < 0.3
+    np.testing.assert_array_equal(
+        RegimeStructure.fit("r", Y, groups=["one"] * 64).calibration, apart.calibration
+    )
+    with pytest.raises(ValueError, match="groups: 3, but there are 64 samples"):
+        RegimeStructure.fit("r", Y, groups=[1, 2, 3])
+
+
 def test_pvalue():
     """The p-value counts own points at least as far: from 1 at the surface to 1/(N + 1) far away."""
     found = RegimeStructure.fit("r", gaussian(50, 0.0, 0))
