@@ -146,6 +146,7 @@ class Connector(ABC):
 class Source(Connector):
     """A door through which samples come in. `__init__` checks, and connects to nothing."""
 
+    decoder: Any  # of sources that take messages one by one: bytes to samples; or to letters (letters.py)
     replayable: ClassVar[bool]  # open(position) gives exactly what came after position
     guarantee: ClassVar[str]  # one honest sentence for the manual and the status page
 

@@ -113,7 +113,7 @@ class KafkaSource(Source):
         if config.key_is_node:
             decode = decode.model_copy(update={"topic": "{node}", "node": None, "node_constant": None})
         # A separator no key contains: the whole key is the node.
-        self._decoder = Decoder(decode, separator="\0" if config.key_is_node else ".")
+        self.decoder = Decoder(decode, separator="\0" if config.key_is_node else ".")
         self._consumer: Any = None
         self._thread: ThreadPoolExecutor | None = None
         self._reading: InFlight[list[Any]] = InFlight()
@@ -124,7 +124,7 @@ class KafkaSource(Source):
 
     async def open(self, position: Any) -> None:
         self.ensure_libraries(self.config)
-        self._decoder.open()
+        self.decoder.open()
         await self.close()
         self._position = {topic: dict(offsets) for topic, offsets in (position or {}).items()}
         self._failure = self._said = None
@@ -216,7 +216,7 @@ class KafkaSource(Source):
             return message.topic(), _sent(message)
 
         self._lag = max(0.0, time.time() - _sent(messages[-1]))
-        self._decoder.messages([message.value() or b"" for message in messages], batch, origin)
+        self.decoder.messages([message.value() or b"" for message in messages], batch, origin)
         batch.position = {topic: dict(offsets) for topic, offsets in self._position.items()}
         return batch
 

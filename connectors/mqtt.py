@@ -188,7 +188,7 @@ class MqttSource(Source):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._decoder = Decoder(config.decode)
+        self.decoder = Decoder(config.decode)
         self._connections: list[_Connection] = []
         self._messages: deque[tuple[_Connection, Any]] = deque()
         self._dropped = 0
@@ -201,7 +201,7 @@ class MqttSource(Source):
 
     async def open(self, position: Any) -> None:
         self.ensure_libraries(self.config)
-        self._decoder.open()
+        self.decoder.open()
         await self.close()
         self._loop = asyncio.get_running_loop()
         self._arrived.clear()
@@ -273,7 +273,7 @@ class MqttSource(Source):
                 batch.reject("topic")
                 continue
             payloads.append(message.payload)
-        self._decoder.messages(payloads, batch, lambda i: (topics[i], arrival))
+        self.decoder.messages(payloads, batch, lambda i: (topics[i], arrival))
         dropped, self._dropped = self._dropped, 0
         if dropped:
             batch.reject("overflow", dropped)

@@ -117,7 +117,7 @@ class NatsSource(Source):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._decoder = Decoder(config.decode, separator=".")
+        self.decoder = Decoder(config.decode, separator=".")
         self._connection: Any = None
         self._messages: deque[Any] = deque()
         self._arrived = asyncio.Event()
@@ -132,7 +132,7 @@ class NatsSource(Source):
 
     async def open(self, position: Any) -> None:
         self.ensure_libraries(self.config)
-        self._decoder.open()
+        self.decoder.open()
         from nats.errors import Error
         from nats.js.errors import Error as JetStreamError
 
@@ -261,7 +261,7 @@ class NatsSource(Source):
         if fresh is None:
             return None
         self._lag = max(0.0, time.time() - arrivals[-1])
-        self._decoder.messages(payloads, batch, lambda i: (subjects[i], arrivals[i]))
+        self.decoder.messages(payloads, batch, lambda i: (subjects[i], arrivals[i]))
         self._owed.append((self._sequence, fresh))
         batch.position = {"sequence": self._sequence}
         return batch

@@ -96,7 +96,7 @@ class RedisSource(Source):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._decoder = Decoder(config.decode, separator=":")
+        self.decoder = Decoder(config.decode, separator=":")
         self._as_text = node_fields(config.decode.node or "node")  # a node 007 keeps its zeros
         self._client: Any = None
         self._reading: InFlight[Any] = InFlight()
@@ -107,7 +107,7 @@ class RedisSource(Source):
 
     async def open(self, position: Any) -> None:
         self.ensure_libraries(self.config)
-        self._decoder.open()
+        self.decoder.open()
         from redis.exceptions import RedisError, ResponseError
 
         await self.close()
@@ -189,7 +189,7 @@ class RedisSource(Source):
             return None
         if arrivals:
             self._lag = max(0.0, time.time() - arrivals[-1])
-        self._decoder.messages(payloads, batch, lambda i: (topics[i], arrivals[i]))
+        self.decoder.messages(payloads, batch, lambda i: (topics[i], arrivals[i]))
         batch.position = dict(self._position)
         return batch
 
