@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
 
 import connectors
-from connectors import Sink, Source
+from connectors import Sink, Source, letters
 from connectors.base import Settings as Model
 from connectors.stdio import StdoutSink
 from detector.aftermath.settings import AftermathSettings
@@ -146,11 +146,31 @@ class Config(Model):
                 prefixes.setdefault(prefix, name)
                 if not self.http.enabled:
                     problems.append(self.problem(("sources", name), "needs http.enabled: true"))
+        problems += self._exchange_problems()
         if self.graph.simulate and self.graph.components is not None:
             try:
                 self.dim  # noqa: B018
             except ConfigError as error:
                 problems += error.problems
+        return problems
+
+    def _exchange_problems(self) -> list[Problem]:
+        exchange, problems = self.aftermath.regime.exchange, []
+        if exchange is None:
+            return []
+        for key, name, doors, able in (
+            ("source", exchange.source, self.sources, letters.SOURCES),
+            ("sink", exchange.sink, self.sinks, letters.SINKS),
+        ):
+            path = ("aftermath", "regime", "exchange", key)
+            if name not in doors:
+                known = ", ".join(doors) or "none"
+                problems.append(self.problem(path, f"there is no {key} {name!r}; known: {known}"))
+            elif _type(doors[name]) not in able:
+                message = f"{name} is of type {_type(doors[name])}; must be one of {', '.join(able)}"
+                problems.append(self.problem(path, message))
+        if len(self.sources) == 1 and exchange.source in self.sources:
+            problems.append(self.problem(("sources",), "the only source is set aside for the exchange"))
         return problems
 
     def doubts(self) -> list[Problem]:
@@ -226,19 +246,35 @@ class Config(Model):
             return dim
         return self.graph.dim or named or 1
 
-    def source_objects(self) -> dict[str, Source]:
-        """The sources by name; connected to nothing yet."""
-        return {name: connectors.source(_type(given))(given) for name, given in self.sources.items()}
+    def source_objects(self, everything: bool = False) -> dict[str, Source]:
+        """The sources of samples by name, or all there are; connected to nothing yet."""
+        exchange = self.aftermath.regime.exchange
+        return {
+            name: connectors.source(_type(given))(given)
+            for name, given in self.sources.items()
+            if everything or exchange is None or name != exchange.source
+        }
 
-    def sink_objects(self) -> dict[str, Sink]:
-        """The sinks by name; connected to nothing yet. A terminal gets readable lines."""
+    def sink_objects(self, everything: bool = False) -> dict[str, Sink]:
+        """The sinks of records by name, or all there are; connected to nothing yet. A terminal gets readable
+        lines."""
+        exchange = self.aftermath.regime.exchange
         sinks: dict[str, Sink] = {}
         for name, given in self.sinks.items():
+            if not everything and exchange is not None and name == exchange.sink:
+                continue
             kind = connectors.sink(_type(given))
             if kind is StdoutSink and is_terminal(getattr(given, "descriptor", 1)):
                 kind = PrettyStdout
             sinks[name] = kind(given)
         return sinks
+
+    def exchange_doors(self) -> tuple[Source, Sink] | None:
+        """The doors to other daemons; connected to nothing yet."""
+        exchange = self.aftermath.regime.exchange
+        if exchange is None:
+            return None
+        return self.source_objects(True)[exchange.source], self.sink_objects(True)[exchange.sink]
 
 
 def _type(door: Any) -> str:

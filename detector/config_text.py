@@ -70,11 +70,21 @@ def reference() -> str:
         model = group_model(field.annotation) if is_group else model_in(field.annotation)  # type: ignore[arg-type]
         assert model is not None
         parts.append(f"## {name}\n\n{_words(model)}\n\n{_table(keys_of(model))}")
-        parts += [f"### {name}.{key.name}\n\n{_words(key.model)}\n\n{_table(keys_of(key.model))}"
-                  for key in keys_of(model) if key.model is not None]  # fmt: skip
+        parts += _below(name, model)
     for title, model in shared.items():
         parts.append(f"## {title}\n\n{_words(model)}\n\n{_table(keys_of(model))}")
     return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _below(name: str, model: type[BaseModel]) -> list[str]:
+    """The keys that are mappings themselves, level by level."""
+    parts = []
+    for key in keys_of(model):
+        if key.model is not None:
+            title = f"{name}.{key.name}"
+            parts.append(f"### {title}\n\n{_words(key.model)}\n\n{_table(keys_of(key.model))}")
+            parts += _below(title, key.model)
+    return parts
 
 
 def _doors(side: str, text: str, shared: dict[str, type[BaseModel]]) -> str:

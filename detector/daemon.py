@@ -66,6 +66,7 @@ class Daemon:
         self.http: HttpServer | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
+        self._meeting: asyncio.Task[None] | None = None
         self.work_task: asyncio.Task[None] | None = None
 
     # ---------------------------------------------------------------------------------- start
@@ -101,6 +102,7 @@ class Daemon:
         self.gauges = Gauges(self)
         self.desk = Desk(self.recorder, self.metrics, self.config.aftermath, self._examined)
         self.recorder.filed = self.desk.wake
+        self.meet_others()
         self.pulse = Pulse(self.notifier, self.worker, self.gauges.line)
         self._spawn(self.pulse.run(), "pulse")
         await startup.restore(self, store)
@@ -137,6 +139,22 @@ class Daemon:
         self.deliveries[name] = delivery
         self.recorder.sinks = tuple(self.deliveries)
         return delivery
+
+    def meet_others(self) -> None:
+        """Begin the exchange with other daemons, as the configuration has it now; end an earlier one."""
+        if self._meeting is not None:
+            self._meeting.cancel()
+            self.tasks.remove(self._meeting)
+            self._meeting = None
+        doors = None if self.dry_run else self.config.exchange_doors()
+        settings = self.config.aftermath.regime.exchange
+        exchange = None
+        if doors is not None and settings is not None:
+            from detector.aftermath.exchange import Exchange  # with all of its numerics: only if wanted
+
+            exchange = Exchange(settings, *doors, self.metrics)
+            self._meeting = self._spawn(exchange.run(), "exchange")
+        self.desk.meet(exchange)
 
     async def open_incidents(self) -> list[Record]:
         """The latest record of each open incident that tells its state: labels and findings do not."""

@@ -90,6 +90,7 @@ TABLE = (
     counter("aftermath_failures_total", "Examinations without result, by reason.", ("kind", "reason")),
     histogram("aftermath_seconds", "Time of one examiner for one case file.", buckets=SLOW),
     gauge("models", "Models that were learnt for findings, by kind.", ("kind",)),
+    counter("exchange_messages_total", "Messages between daemons, by what became of them.", ("outcome",)),
     gauge("labelled_incidents", "Incidents that people labelled, over all restarts."),
     # readers
     gauge("event_clients", "Readers of the event stream."),
@@ -116,6 +117,17 @@ TABLE = (
     gauge("build_info", "Version of the detector and of Python; always 1.", ("version", "python")),
 )  # fmt: skip
 FAILURES = ("error", "time", "model")  # of an examiner; damaged and dropped case files have no kind
+EXCHANGE = (
+    "asked",  # questions sent
+    "answered",  # answers sent
+    "heard",  # answers to our questions
+    "malformed",  # not a message, cut off, or of another version
+    "stranger",  # from somebody who is no peer
+    "spec",  # about other features than ours
+    "late",  # nobody waits for it any more
+    "limited",  # more questions than are answered in a minute
+    "failed",  # could not be sent
+)
 HTTP_REASONS = ("connections", "header_slow", "header_large", "request_slow", "token", "origin")
 
 
@@ -144,6 +156,8 @@ class Metrics:
             self.set("models", 0, kind=kind)
             for reason in FAILURES:
                 self.count("aftermath_failures_total", 0, kind=kind, reason=reason)
+        for outcome in EXCHANGE:
+            self.count("exchange_messages_total", 0, outcome=outcome)
         for reason in HTTP_REASONS:
             self.count("http_refused_total", 0, reason=reason)
         self.set("config_last_reload_successful", 1)

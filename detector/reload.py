@@ -72,17 +72,25 @@ async def _apply(daemon: Daemon) -> None:
     daemon.recorder.store.history = new.state.history
     daemon.recorder.store.keep_cases = new.aftermath.bounds
     daemon.desk.adopt(new.aftermath)
+    if _exchange(new) != _exchange(old):
+        daemon.meet_others()
     if daemon.http is not None and prepared is not None:
         await daemon.http.adopt(prepared)
     await _exchange_sources(daemon, old, sources)
     await _exchange_sinks(daemon, old, sinks)
 
 
+def _exchange(config: Config) -> Any:
+    """All that the exchange with other daemons depends on."""
+    exchange = config.aftermath.regime.exchange
+    return exchange and (exchange, config.sources[exchange.source], config.sinks[exchange.sink])
+
+
 async def _exchange_sources(daemon: Daemon, old: Config, sources: dict[str, Any]) -> None:
     new = daemon.config
     gone = [
         name for name, reader in daemon.readers.items()
-        if new.sources.get(name) != old.sources.get(name) or reader.status == "failed"
+        if name not in sources or new.sources[name] != old.sources.get(name) or reader.status == "failed"
     ]  # fmt: skip
     await asyncio.gather(*(daemon.readers[name].stop_reading() for name in gone))
     if gone:
@@ -90,7 +98,7 @@ async def _exchange_sources(daemon: Daemon, old: Config, sources: dict[str, Any]
         await daemon.recorder.commit()
     for name in gone:
         await daemon.readers.pop(name).close(CLOSE_S)
-        if name not in new.sources:
+        if name not in sources:
             daemon.metrics.forget("source", name)
     for name, source in sources.items():
         if name not in daemon.readers:
@@ -101,11 +109,12 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
     new = daemon.config
     waiting: dict[str, list[Any]] = {}
     for name in list(daemon.deliveries):
-        if new.sinks.get(name) != old.sinks.get(name) or daemon.deliveries[name].status == "failed":
+        changed = name not in sinks or new.sinks[name] != old.sinks.get(name)
+        if changed or daemon.deliveries[name].status == "failed":
             delivery = daemon.deliveries.pop(name)
             await delivery.close(CLOSE_S)
             waiting[name] = delivery.outbox.hold(len(delivery.outbox))
-            if name not in new.sinks:
+            if name not in sinks:
                 daemon.metrics.forget("sink", name)
     greeting = await daemon.open_incidents()
     for name, sink in sinks.items():
@@ -117,9 +126,9 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
     for delivery in daemon.deliveries.values():
         state = new.state
         delivery.outbox.limit(state.outbox_records, state.outbox_size, state.outbox_full)
-    lost = [record.id for name in waiting if name not in new.sinks for record in waiting[name]]
+    lost = [record.id for name in waiting if name not in sinks for record in waiting[name]]
     if lost:
         log.warning("%d records waited for sinks that are gone; forgotten", len(lost))
         for name in waiting:
-            if name not in new.sinks:
+            if name not in sinks:
                 daemon.recorder.delivered(name, [record.id for record in waiting[name]])

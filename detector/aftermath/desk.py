@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from detector.aftermath import tables
 from detector.aftermath.actions import Action, ActionError, Arguments, NotThere
@@ -30,6 +30,9 @@ from detector.database import StateError
 from detector.events import Event
 from detector.metrics import Metrics
 from detector.recorder import Recorder
+
+if TYPE_CHECKING:
+    from detector.aftermath.exchange import Exchange
 
 log = logging.getLogger("detector.aftermath")
 RELEARN = "learn from labels"
@@ -52,6 +55,7 @@ class Desk:
         self._shelf = Shelf(recorder.store, recorder.ask_from_thread, settings)
         self._hand = Hand()
         self.orders = Orders()
+        self.exchange: Exchange | None = None
         self._done: set[Key] = set()  # examined, while the store may not know it yet
         self._moved = time.monotonic()  # when the latest turn ended
         self._wake = asyncio.Event()
@@ -110,6 +114,12 @@ class Desk:
             "models": listed,
             "actions": self.orders.describe(),
         }
+
+    def meet(self, exchange: Exchange | None) -> None:
+        """Other daemons can be asked from now on, or no more."""
+        self.exchange = self._shelf.exchange = exchange
+        self.examiners.clear()  # they tell the exchange what is known
+        self.wake()
 
     def adopt(self, settings: AftermathSettings) -> None:
         """After a reload."""
@@ -186,6 +196,8 @@ class Desk:
         self._done.add(key)
         self._metrics.count("aftermath_cases_total", stage=stage)
         await self._publish(events, key)
+        if wanted:
+            await self._recount()  # an examiner may keep what it sees
 
     async def _ask(self, examiner: Examiner, case: CaseFile) -> Finding | None:
         begun = time.monotonic()

@@ -25,6 +25,7 @@ KINDS: dict[str, str] = {
     "explanation": "detector.aftermath.explanation",
     "footprint": "detector.aftermath.footprint",
     "novelty": "detector.aftermath.novelty",
+    "regime": "detector.aftermath.regime",
     "verdict": "detector.aftermath.verdict",
 }
 

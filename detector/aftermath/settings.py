@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from connectors.base import Settings as Model
 from connectors.units import Duration, Size
@@ -77,6 +77,52 @@ class FootprintSettings(Method):
     )  # fmt: skip
 
 
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class ExchangeSettings(Model):
+    """Other daemons that know regimes, and the doors to them: a source and a sink on one topic of a broker,
+    which are set aside for this and bring no samples and take no records."""
+
+    name: Name = Field(description="Name of this daemon among the others.")
+    peers: list[Name] = Field(
+        description="Names of the others; nobody else is answered or heard.", min_length=1
+    )
+    source: str = Field(
+        description="Name of the source through which messages come: mqtt, kafka, redis, nats."
+    )
+    sink: str = Field(description="Name of the sink through which they go.")
+    timeout: Duration = Field(
+        default=5.0,
+        description="How long answers are waited for; less than aftermath.time_limit.",
+        gt=0,
+        le=60,
+    )
+    per_minute: int = Field(default=60, description="Most questions answered in a minute.", ge=1, le=10_000)
+
+    @model_validator(mode="after")
+    def _others(self) -> ExchangeSettings:
+        if self.name in self.peers:
+            raise ValueError(f"peers: {self.name!r} is the name of this daemon")
+        if len(set(self.peers)) < len(self.peers):
+            raise ValueError("peers: a name stands there twice")
+        return self
+
+
+class RegimeSettings(Method):
+    """Which known regime nodes have turned to."""
+
+    alpha: float = Field(
+        default=0.05, description="Share of windows of a known regime that may be called novel.", gt=0, le=0.5
+    )
+    enrol: bool = Field(
+        default=True, description="Whether a type is enrolled by itself once labels give it enough windows."
+    )
+    exchange: ExchangeSettings | None = Field(
+        default=None, description="Other daemons to ask, by distances alone; null: none."
+    )
+
+
 class AftermathSettings(Model):
     """What happens after an alarm."""
 
@@ -108,6 +154,16 @@ class AftermathSettings(Model):
     verdict: Method = Field(
         default=Method(), description="Real or false, and of which type, by a model learnt from labels."
     )
+    regime: RegimeSettings = Field(
+        default=RegimeSettings(), description="Which known regime nodes have turned to, or that it is novel."
+    )
+
+    @model_validator(mode="after")
+    def _times(self) -> AftermathSettings:
+        exchange = self.regime.exchange
+        if exchange is not None and exchange.timeout >= self.time_limit:
+            raise ValueError(f"regime.exchange.timeout: must be less than time_limit, {self.time_limit:g} s")
+        return self
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -14,6 +14,9 @@ from detector.aftermath.packing import Unreadable
 from detector.aftermath.settings import AftermathSettings
 from detector.aftermath.tables import Model
 from detector.events import Labels
+
+if TYPE_CHECKING:
+    from detector.aftermath.exchange import Exchange
 
 Result = TypeVar("Result")
 
@@ -38,6 +41,7 @@ class Shelf:
     ) -> None:
         self._store, self._ask = store, ask
         self.settings = settings or AftermathSettings()
+        self.exchange: Exchange | None = None  # with other daemons
 
     def labelled_cases(self, stage: Stage | None = None) -> Iterator[tuple[CaseFile, Labels]]:
         """Case files of incidents that people labelled, one at a time; damaged ones are left out."""

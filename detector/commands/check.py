@@ -83,8 +83,9 @@ def _summary(config: Config) -> str:
 
 def _missing_libraries(config: Config) -> Iterator[Any]:
     doors: list[tuple[str, str, Any, type[Connector]]] = []
-    doors += [("sources", n, config.sources[n], type(door)) for n, door in config.source_objects().items()]
-    doors += [("sinks", n, config.sinks[n], type(door)) for n, door in config.sink_objects().items()]
+    sources, sinks = config.source_objects(True), config.sink_objects(True)
+    doors += [("sources", name, config.sources[name], type(door)) for name, door in sources.items()]
+    doors += [("sinks", name, config.sinks[name], type(door)) for name, door in sinks.items()]
     for side, name, given, kind in doors:
         line = kind.missing(given)
         if line is not None:
@@ -101,9 +102,9 @@ async def _try_doors(config: Config, timeout: float) -> dict[str, str]:
     lock = Lock(folder) if folder.is_dir() else None
     said: dict[str, str] = {}
     try:
-        for name, source in config.source_objects().items():
+        for name, source in config.source_objects(True).items():
             said[f"sources.{name}"] = await _try(source, lambda door: door.open(None), timeout)
-        for name, sink in config.sink_objects().items():
+        for name, sink in config.sink_objects(True).items():
             said[f"sinks.{name}"] = await _try(sink, lambda door: door.open(), timeout)
     finally:
         if lock is not None:
