@@ -68,6 +68,7 @@ class Daemon:
         self._reloading: asyncio.Task[None] | None = None
         self._meeting: asyncio.Task[None] | None = None
         self.work_task: asyncio.Task[None] | None = None
+        self.desk_task: asyncio.Task[None] | None = None
 
     # ---------------------------------------------------------------------------------- start
 
@@ -111,7 +112,7 @@ class Daemon:
         self._spawn(self.recorder.run(), "recorder")
         self.work_task = self._spawn(self._work(), "work")
         self._spawn(self._housekeeping(), "housekeeping")
-        self._spawn(self.desk.run(), "aftermath")
+        self.desk_task = self._spawn(self.desk.run(), "aftermath")
         greeting = await self.open_incidents()
         for delivery in self.deliveries.values():
             delivery.start(greeting)

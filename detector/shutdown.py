@@ -38,8 +38,8 @@ async def stop(daemon: Daemon) -> None:
         if daemon.once and daemon.failure is None:
             begun = time.monotonic()
             await _unless_hurried(daemon, _examine(daemon))
-            await daemon.recorder.commit()
             deadline += time.monotonic() - begun
+    await _leave_the_desk(daemon)
     await asyncio.gather(*(reader.close(left(2.0)) for reader in readers))
     if not daemon.signals.now.is_set() and daemon.failure is None:
         patience = left(SINKS_ONCE_S if daemon.once else SINKS_S)
@@ -85,6 +85,14 @@ async def _examine(daemon: Daemon) -> None:
     """With --once, all case files, as long as the desk gets on; else they wait for the next start."""
     while not daemon.desk.at_rest and not daemon.desk.stuck():
         await asyncio.sleep(LOOK_S)
+
+
+async def _leave_the_desk(daemon: Daemon) -> None:
+    """No finding comes after the sinks were given their last records; the rest waits for the next start."""
+    if daemon.desk_task is not None:
+        daemon.desk_task.cancel()
+        await asyncio.gather(daemon.desk_task, return_exceptions=True)
+        await daemon.recorder.commit()
 
 
 async def _unless_hurried(daemon: Daemon, work: Awaitable[Any]) -> None:

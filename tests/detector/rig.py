@@ -62,9 +62,9 @@ def settings(folder: Path, **groups: Any) -> dict[str, Any]:
     return {**base, **groups}
 
 
-def only(kind: str) -> dict[str, Any]:
-    """The room `aftermath` with one kind of finding, for runs with hundreds of incidents."""
-    return {name: {"enabled": name == kind} for name in KINDS if name in AftermathSettings.model_fields}
+def only(*kinds: str) -> dict[str, Any]:
+    """The room `aftermath` with these kinds of findings: for hundreds of incidents, or none at all."""
+    return {name: {"enabled": name in kinds} for name in KINDS if name in AftermathSettings.model_fields}
 
 
 def write_config(folder: Path, **groups: Any) -> Path:

@@ -230,7 +230,8 @@ def test_slow_and_dead_sinks_delay_nobody(tmp_path: Path, learnt_state: Path) ->
     }
     state = {"directory": str(tmp_path / "state"), "outbox_records": 40}
     sources = {"in": {"type": "file", "path": str(data), "mode": "tail", "poll": "20ms"}}
-    with rig.Service(rig.write_config(tmp_path, sources=sources, sinks=sinks, state=state)) as service:
+    rooms = {"sources": sources, "sinks": sinks, "state": state, "aftermath": rig.only()}
+    with rig.Service(rig.write_config(tmp_path, **rooms)) as service:
         service.wait_ready()
         lines = list(rig.lines(rig.LEARN + 60, 1400, every=24))
         for begin in range(0, len(lines), 800):
