@@ -1,0 +1,166 @@
+"""Footprints of incidents through the whole pipeline: raw samples to case files, labels, training, findings.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/footprint_incidents.py [--quick]
+
+Networks of 60 nodes with two components learn what quiet is; then changes of known nodes come: levels shift,
+noise grows, components lose their correlation, and single nodes have glitches, which are labelled as false
+alarms. Sizes differ from node to node, many near what can be seen. Findings are judged on later incidents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from scipy.sparse import csgraph
+from tables import machine, table
+
+from detector.aftermath.casefile import STAGES, CaseFile, Stage
+from detector.aftermath.footprint_cases import by_thresholds, rows, truth
+from detector.aftermath.footprint_model import FAMILIAR, FootprintModel, Mask, Score, lessons, train
+from detector.aftermath.settings import FootprintSettings
+from detector.events import Labels
+from detector.network import Network
+from detector.pipeline import Pipeline
+from detector.samples import Columns
+from detector.settings import Settings
+from estimators.kernels import Array
+from estimators.part_scenarios import geometric_graph
+
+N, LEARN, QUIET, AFTER = 60, 1500, 30, 160
+KINDS = ("level", "noise", "decoupled", "glitch")
+SETTINGS = Settings.of(
+    align={"lateness": 0.0}, windows={"reference": 200, "tests": [5, 10, 25, 100]},
+    alarm={"learn": LEARN, "budget": "1 per 20000 ticks"}, incidents={"clear_after": 20},
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Known:
+    """An incident and what really happened."""
+
+    labels: Labels
+    cases: dict[Stage, CaseFile]
+
+
+def quiet(ticks: int, rng: np.random.Generator) -> Array:
+    """Two components with a correlation of one half."""
+    x: Array = rng.normal(size=(ticks, N, 2))
+    x[..., 1] = 0.5 * x[..., 0] + np.sqrt(0.75) * x[..., 1]
+    return x
+
+
+def changed(kind: str, nodes: Sequence[int], rng: np.random.Generator) -> Array:
+    x = quiet(QUIET + AFTER, rng)
+    for v in nodes:
+        after = x[QUIET:, v]
+        if kind == "level":
+            after += rng.uniform(0.5, 1.5) * np.array([1.0, 0.4])
+        elif kind == "noise":
+            after *= rng.uniform(1.4, 2.2)
+        elif kind == "decoupled":
+            after[:, 1] = 1.2 * rng.normal(size=AFTER)
+        else:
+            after[: int(rng.integers(4, 9))] += 5.0
+    return x
+
+
+def incidents(seed: int, wanted: int) -> list[Known]:
+    """Incidents of one network, each met by the same pipeline as it was when it had learnt."""
+    graph = geometric_graph(N, 0.2, seed)
+    names = [f"n{v:02d}" for v in range(N)]
+    network = Network.from_edges([(names[u], names[v]) for u, v in graph.edges()], names)
+    first = Pipeline(network, 2, SETTINGS)
+    first.learn(quiet(LEARN, np.random.default_rng([seed, 0])))
+    arrays, meta = first.state()
+    text = msgspec.json.encode(meta)
+    found: list[Known] = []
+    number = 0
+    while len(found) < wanted:
+        number += 1
+        rng = np.random.default_rng([seed, number])
+        kind = str(rng.choice(KINDS, p=[0.35, 0.3, 0.2, 0.15]))
+        order = csgraph.breadth_first_order(graph.matrix(), int(rng.integers(N)), return_predecessors=False)
+        nodes = order[: 1 if kind == "glitch" else int(rng.integers(4, 13))]
+        copy = {name: array.copy() for name, array in arrays.items()}
+        made = Pipeline.from_state(network, 2, SETTINGS, copy, msgspec.json.decode(text))
+        made.cases = []
+        begin = first.learnt_until or 0.0
+        for tick, row in enumerate(changed(kind, nodes, rng), 1):
+            made.push_columns(Columns(np.arange(N, dtype=np.int32), np.full(N, begin + tick), row))
+        made.flush()
+        told = {names[v] for v in nodes}
+        hit = [case for case in made.cases if case.stage == "settled" and told & set(case.members)]
+        if hit:
+            own = [case for case in made.cases if case.incident == hit[0].incident]
+            said = {"alarm": "false"} if kind == "glitch" else {"type": kind, "nodes": sorted(told)}
+            labels = msgspec.convert({"time": 0.0, "alarm": "true", **said}, Labels)
+            found.append(
+                Known(labels, {case.stage: replace(case, incident=f"{seed}-{number}") for case in own})
+            )
+    print(f"network {seed}: {wanted} incidents of {number} changes", file=sys.stderr, flush=True)
+    return found
+
+
+def members(case: CaseFile) -> Mask:
+    named = np.zeros(len(case.names), np.bool_)
+    named[rows(case, case.members)] = True
+    return named
+
+
+def learnt(model: FootprintModel, case: CaseFile) -> tuple[Mask, str | None]:
+    """What the examiner says."""
+    said = model.predict(case)
+    named: Mask = np.where(said.support < FAMILIAR, by_thresholds(case), said.labels > 0)
+    return named, model.facts.types[said.event_type - 1] if said.event_type else None
+
+
+def judge(
+    known: list[Known], stage: Stage, numbers: Sequence[int], last: int
+) -> dict[tuple[str, str], list[float]]:
+    """Figures of all rules for one network and stage, judged on its ``last`` incidents."""
+    test = [(one.cases[stage], one.labels) for one in known[-last:]]
+    true = [truth(case, labels) for case, labels in test]
+
+    def figures(said: list[Mask], types: float, used: float) -> list[float]:
+        score = Score.of(said, true, FootprintSettings().miss_cost)
+        return [score.missed, score.too_many, score.overlap, score.cost, types, used]
+
+    found = {
+        ("", "all members"): figures([members(case) for case, _ in test], np.nan, np.nan),
+        ("", "by thresholds"): figures([by_thresholds(case) for case, _ in test], np.nan, np.nan),
+    }
+    for n in numbers:
+        taught, _ = lessons((one.cases[stage], one.labels) for one in known[:n])
+        model = train(stage, taught, FootprintSettings())
+        said = [learnt(model, case) for case, _ in test]
+        right = [
+            kind == labels.type for (_, kind), (_, labels) in zip(said, test, strict=True) if labels.type
+        ]
+        named = [mask for mask, _ in said]
+        found[str(n), "learnt"] = figures(named, float(np.mean(right)), float(model.facts.better))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one network, few incidents")
+    quick = parser.parse_args().quick
+    seeds, wanted, numbers = ((1,), 20, (8,)) if quick else ((1, 2, 3), 60, (5, 10, 20, 40))
+    networks = [incidents(seed, wanted) for seed in seeds]
+    print(machine())
+    for stage in STAGES:
+        each = [judge(known, stage, numbers, wanted - max(numbers)) for known in networks]
+        print(f"\n{stage}, mean of {len(seeds)} networks; nodes per incident:")
+        rows = [(*key, *np.mean([one[key] for one in each], axis=0).tolist()) for key in each[0]]
+        print(table(("labelled", "nodes", "missed", "too many", "overlap", "cost", "types", "used"), rows))
+
+
+if __name__ == "__main__":
+    main()
