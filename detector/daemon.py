@@ -113,7 +113,7 @@ class Daemon:
         self.work_task = self._spawn(self._work(), "work")
         self._spawn(self._housekeeping(), "housekeeping")
         self.desk_task = self._spawn(self.desk.run(), "aftermath")
-        greeting = await self.open_incidents()
+        greeting = await startup.greeting(self)
         for delivery in self.deliveries.values():
             delivery.start(greeting)
         for name, source in self.config.source_objects().items():
@@ -156,18 +156,6 @@ class Daemon:
             exchange = Exchange(settings, *doors, self.metrics)
             self._meeting = self._spawn(exchange.run(), "exchange")
         self.desk.meet(exchange)
-
-    async def open_incidents(self) -> list[Record]:
-        """The latest record of each open incident that tells its state: labels and findings do not."""
-        found = []
-        for id, event in self.worker.picture.open_incidents.items():
-            record = Record.of(event)
-            if event.event == "incident.labelled":
-                stored = await self.recorder.ask(self.recorder.store.incident, id)
-                earlier = [r for r in stored if r.event in ("incident.opened", "incident.updated")]
-                record = earlier[-1] if earlier else record
-            found.append(record)
-        return found
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)

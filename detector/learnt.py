@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,15 @@ class Report:
     delays: list[dict[str, Any]] = field(default_factory=list)
     trials: list[dict[str, float]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        if not math.isfinite(self.promised):
+            return f"watching with {self.budget}"
+        return (
+            f"watching: at most {self.budget} false incidents promised; "
+            f"event threshold {self.event_threshold:.2f}, node threshold {self.threshold:.2f}"
+        )
 
     def record(self) -> dict[str, Any]:
         return {

@@ -162,7 +162,7 @@ class Pipeline(Readings):
         self.aligner.health.learning = False
         self._fill(X, times)
         found = self.report
-        events = [detector_event("detector.calibrated", time, _calibrated(found), found.record())]
+        events = [detector_event("detector.calibrated", time, found.summary, found.record())]
         return events + [
             detector_event("detector.warning", time, text, {}, severity="warning") for text in found.warnings
         ]
@@ -290,12 +290,3 @@ class Pipeline(Readings):
         return pipeline_state.put_back(
             network, dim, settings, arrays, meta, names=names, components=components
         )
-
-
-def _calibrated(report: Report) -> str:
-    if not np.isfinite(report.promised):
-        return f"watching with {report.budget}"
-    return (
-        f"watching: at most {report.budget} false incidents promised; "
-        f"event threshold {report.event_threshold:.2f}, node threshold {report.threshold:.2f}"
-    )

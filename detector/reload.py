@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from connectors.base import ConnectorError
 from detector import logs
 from detector.config import Config, ConfigError
+from detector.startup import greeting
 from detector.worker import Plan
 
 if TYPE_CHECKING:
@@ -116,12 +117,12 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
             waiting[name] = delivery.outbox.hold(len(delivery.outbox))
             if name not in sinks:
                 daemon.metrics.forget("sink", name)
-    greeting = await daemon.open_incidents()
+    told = await greeting(daemon)
     for name, sink in sinks.items():
         if name not in daemon.deliveries:
             delivery = daemon.add_delivery(name, sink)
             delivery.add(waiting.get(name, []))
-            delivery.start(greeting)
+            delivery.start(told)
     daemon.recorder.sinks = tuple(daemon.deliveries)
     for delivery in daemon.deliveries.values():
         state = new.state

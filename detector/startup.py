@@ -13,6 +13,7 @@ from detector.config import Config, ConfigError
 from detector.database import StateError, StateRefused, StateUnavailable
 from detector.http_server import HttpServer
 from detector.journal import Entry
+from detector.records import Record
 from detector.state import Store
 from detector.worker import Plan
 
@@ -116,6 +117,19 @@ async def open_listener(daemon: Daemon) -> None:
         raise Fatal(f"cannot listen: {error}", EXIT_UNAVAILABLE) from None
     except ConnectorError as error:
         raise Fatal(str(error), EXIT_CONFIG) from None
+
+
+async def greeting(daemon: Daemon) -> list[Record]:
+    """The latest record of each open incident that tells its state, for sinks: labels and findings do not."""
+    found = []
+    for id, event in daemon.worker.picture.open_incidents.items():
+        record = Record.of(event)
+        if event.event == "incident.labelled":
+            stored = await daemon.recorder.ask(daemon.recorder.store.incident, id)
+            earlier = [r for r in stored if r.event in ("incident.opened", "incident.updated")]
+            record = earlier[-1] if earlier else record
+        found.append(record)
+    return found
 
 
 def _noting(entries: Iterator[Entry], positions: dict[str, Any]) -> Iterator[Entry]:
