@@ -356,9 +356,8 @@ def screen(quick: bool) -> None:
     rows = []
     for rate in (0.0, 0.02) if quick else (0.0, 0.01, 0.03):
         for on in (False, True):
-            watcher = NetworkDetector(
-                network, preprocess={"screen": on}, alarm={"budget": "1 per 5000 ticks"}
-            )
+            switch = {"screen": "on" if on else "off"}
+            watcher = NetworkDetector(network, preprocess=switch, alarm={"budget": "1 per 5000 ticks"})
             report = watcher.learn(stream(0, learn, rate))
             arrays, meta = watcher.state()
             began = time.process_time()
@@ -369,7 +368,7 @@ def screen(quick: bool) -> None:
             for nodes, size in changes.values():
                 delays = []
                 for run in range(runs):
-                    twin = NetworkDetector.from_state(network, arrays, meta, preprocess={"screen": on},
+                    twin = NetworkDetector.from_state(network, arrays, meta, preprocess=switch,
                                                       alarm={"budget": "1 per 5000 ticks"})  # fmt: skip
                     x = stream(100 + run, 160, rate)
                     x[60:, nodes] += size

@@ -140,7 +140,7 @@ class Pipeline(Readings):
         say = self.progress or (lambda _, __: None)
         say("preprocessing", 0.0)
         self.preprocess = Preprocess(self.settings.preprocess).learn(X, times)
-        if self.settings.preprocess.screen:
+        if self.settings.preprocess.screen == "on":
             self.screen = Screen(X.shape[1], self.dim, self.settings.windows.tests[-1])
             X = self.screen.clean(X, times, self.preprocess, self.network.graph)
             self.preprocess.learn(X, times)  # corrupt readings are no part of what is quiet

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +38,8 @@ class PreprocessSettings:
             "unit": "s",
         },
     )
-    screen: bool = field(
-        default=False,
+    screen: Literal["off", "on"] = field(
+        default="off",
         metadata={
             "help": "on: isolated corrupt readings, at most two in a row and a tenth of the longest test "
             "window, never enter the windows; a single node that jumps is seen up to two readings later.",
@@ -69,6 +69,8 @@ class PreprocessSettings:
     def __post_init__(self) -> None:
         if self.seasonal is not None and not 0.0 < self.seasonal < math.inf:
             raise ValueError(f"seasonal: must be a period in seconds > 0, got {self.seasonal}")
+        if self.screen not in ("off", "on"):
+            raise ValueError(f"screen: must be off or on, got {self.screen!r}")
         for name, words in (("difference", ("auto",)), ("whiten", ("auto", "aic"))):
             value = getattr(self, name)
             if value not in words and (not isinstance(value, int) or value < 0):

@@ -171,7 +171,7 @@ def test_missing_readings_change_nothing():
 
 def chosen(on: bool = True):
     made = learnt.settings()
-    return replace(made, preprocess=replace(made.preprocess, screen=on),
+    return replace(made, preprocess=replace(made.preprocess, screen="on" if on else "off"),
                    windows=replace(made.windows, tests=(5, 10, 30)))  # fmt: skip
 
 

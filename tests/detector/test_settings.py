@@ -68,6 +68,7 @@ def test_groups_as_mappings():
         ({"alarm": {"budget": "often"}}, r"alarm\.budget: expected words"),
         ({"alarm": {"learn": 10}}, r"alarm\.learn: needs at least 200"),
         ({"alarm": {"release": 0.0}}, r"alarm\.release: must be in \(0, 1\]"),
+        ({"preprocess": {"screen": True}}, r"preprocess\.screen: must be off or on, got True"),
         ({"align": {"step": 0.0}}, r"align\.step"),
         ({"incidents": {"confirm": 0}}, r"incidents\.confirm: must be at least 1"),
     ],
