@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -55,7 +56,9 @@ def impossible() -> str | None:
         return f"no right to make namespaces: {tried.stderr.decode().strip()}"
     if _hierarchy() is None:
         return "no cgroup2 hierarchy to write to"
-    return None
+    # A booted systemd has a /tmp of its own, and hides what lies in this one.
+    hidden = [place for place in (str(Path(__file__)), sys.prefix) if place.startswith("/tmp/")]
+    return f"{hidden[0]} is hidden from it" if hidden else None
 
 
 def _hierarchy() -> Path | None:
