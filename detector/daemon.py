@@ -245,7 +245,7 @@ class Daemon:
     async def snapshot(self) -> None:
         await self.recorder.room()
         outcome = await self.worker.run(self.worker.snapshot)
-        await self.recorder.add(outcome.entries, [], self.worker.taken)
+        await self.recorder.add(outcome.entries, [], outcome.snapshot)
 
     async def _housekeeping(self) -> None:
         """Orders snapshots when they are due; keeps the gauges fresh for whoever asks."""

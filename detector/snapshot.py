@@ -40,7 +40,7 @@ def write_snapshot(connection: sqlite3.Connection, seq: int, snapshot: Snapshot)
         if array.dtype.kind not in KINDS:
             raise TypeError(f"snapshot: array {name} has type {array.dtype}")
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-        data = plain.tobytes()
+        data = plain.reshape(-1).view(np.uint8).data  # not a copy: this can be most of our memory
         for begin in range(0, max(1, len(data)), PIECE):
             piece = data[begin : begin + PIECE]
             head = _head(seq, number, name, plain.dtype.str, list(array.shape))

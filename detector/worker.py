@@ -70,6 +70,7 @@ class Outcome:
     cases: list[CaseFile] = field(default_factory=list)
     seconds: float = 0.0
     done: int = 0  # arrivals worked on; fewer than given if interrupted
+    snapshot: Snapshot | None = None  # as large as the state: nobody may keep it beyond its commit
 
 
 class Worker:
@@ -82,7 +83,6 @@ class Worker:
         self.stopping = False
         self.interrupted = False  # in the middle of a batch: the pipeline is not to be used or saved
         self.picture: Picture
-        self.taken: Snapshot  # the latest
         self._pipeline: Pipeline
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pipeline")
 
@@ -201,8 +201,7 @@ class Worker:
         """The whole state; the pipeline rebuilds its sums, and the journal says so."""
         arrays, meta = self._pipeline.state()
         self._beat()
-        self.taken = Snapshot(arrays, meta, created=time.time())
-        return Outcome([Entry("rebuild")])
+        return Outcome([Entry("rebuild")], snapshot=Snapshot(arrays, meta, created=time.time()))
 
     def rebuild(self, plan: Plan) -> None:
         """Go on with another network or other settings; on ValueError everything stays as it was."""

@@ -98,7 +98,8 @@ def test_states_are_equal_bit_for_bit(tmp_path: Path, learnt_state: Path) -> Non
         outcome = running.work([Arrival("in", batch, {"type": "file", "position": begin})])
         store.commit(Bundle(entries=outcome.entries))
         if number == 5:
-            store.commit(Bundle(entries=running.snapshot().entries, snapshot=running.taken))
+            outcome = running.snapshot()
+            store.commit(Bundle(entries=outcome.entries, snapshot=outcome.snapshot))
         if number == 8:  # a snapshot that did not reach the disk: the journal still tells of the rebuild
             store.commit(Bundle(entries=running.snapshot().entries))
     store.close()
