@@ -1,289 +1,475 @@
-"""How many samples a second each door takes in, beside the bare client of the same protocol.
+"""The doors as the measurements of the service use them: a real server, a sender, and a bare client.
 
-One sample a message (the worst case) from real servers on loopback; decoding, counting, positions and
-commits included in the door's figure, nothing but receiving in the bare one. Kafka is librdkafka's mock
-cluster. Rates on a shared machine are lower bounds.
-
-    python benchmarks/doors.py [--quick] [--only NAME ...] [--json FILE]
+A *bare client* receives the same messages with the same library, acknowledges as the library's own examples
+do, and does nothing else: it is the limit for that door. Each runs in a process of its own on the daemon's
+core. Kafka is librdkafka's mock cluster.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
+import http.client
+import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from connectors import Batch, source
+from benchmarks.service import Daemon, cores
+from connectors import Batch
 from connectors.decode import Decode, Decoder
 from tests import servers
 
-COMMIT_EVERY_S = 0.25
+Rate = tuple[float, float]  # messages a second of wall time, and of CPU time
+CHUNK = 2**18
 
 
-def message(i: int) -> bytes:
-    return b'{"time":%d.5,"node":"node-%d","values":[%d.25]}' % (1_700_000_000 + i, i % 1000, i % 97)
+class Door(ABC):
+    """One protocol. `stores`: what is sent before anybody reads is kept, so a backlog can be worked off."""
+
+    name: ClassVar[str]
+    stores: ClassVar[bool] = False
+    most: ClassVar[int] = 10**9  # messages that fit
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+
+    @abstractmethod
+    def source(self) -> dict[str, Any]:
+        """For `config.yaml`."""
+
+    def stdin(self) -> Any:
+        """What the daemon gets as standard input."""
+        return subprocess.DEVNULL
+
+    def begin(self, daemon: Daemon | None) -> None:
+        """Before the first `send`; the daemon is there unless the door stores."""
+        return
+
+    @abstractmethod
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Hand these to the server, or to the daemon."""
+
+    def end(self) -> None:
+        """After the last `send`."""
+        return
+
+    @abstractmethod
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        """How fast a bare client takes these."""
+
+    def close(self) -> None:
+        return
 
 
-def make(name: str, config: dict[str, Any]) -> Any:
-    kind = source(name)
-    return kind(kind.Config.model_validate(config))  # type: ignore[call-arg]
+def alone(receive: Any, *arguments: Any) -> tuple[multiprocessing.Process, Any]:
+    """`receive(connection, *arguments)` in a process on the daemon's core, and our end of the connection."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_on_core, args=(receive, theirs, *arguments))
+    process.start()
+    assert ours.recv() == "ready"
+    return process, ours  # type: ignore[return-value]
 
 
-async def drain(door: Any, count: int) -> float:
-    """Read and commit until `count` samples are in; samples a second from the first one on."""
-    received, began, committed = 0, 0.0, time.monotonic()
-    while received < count:
-        batch = await asyncio.wait_for(door.read(), 30)
-        if batch is None:
-            break
-        began = began or time.monotonic()
-        received += batch.received
-        if time.monotonic() - committed > COMMIT_EVERY_S:
-            await door.commit(batch.position)
-            committed = time.monotonic()
-    await door.commit(batch.position)
-    return received / (time.monotonic() - began)
+def _on_core(receive: Any, connection: Any, *arguments: Any) -> None:
+    os.sched_setaffinity(0, {cores()[0]})
+    receive(connection, *arguments)
 
 
-async def bench_decode(folder: Path, count: int, bad: int = 0) -> tuple[float, float]:
-    """Buffers of 1000 lines in memory, `bad` of them broken; bare: splitting the lines."""
-    buffers = []
-    for at in range(0, count, 1000):
-        lines = [message(i) for i in range(at, at + 1000)]
-        lines[:bad] = [b"{"] * bad
-        buffers.append(b"\n".join(lines))
-    decoder = Decoder(Decode())
-    began = time.monotonic()
-    for buffer in buffers:
+class Meter:
+    """From the end of the first message, or the first lot of them, on."""
+
+    def __init__(self) -> None:
+        self.count, self._first, self._wall, self._cpu = 0, 0, 0.0, 0.0
+
+    def take(self, count: int) -> None:
+        if not self.count:
+            self._first, self._wall, self._cpu = count, time.monotonic(), time.process_time()
+        self.count += count
+
+    def rate(self) -> Rate:
+        wall, cpu = time.monotonic() - self._wall, time.process_time() - self._cpu
+        return (self.count - self._first) / wall, (self.count - self._first) / cpu
+
+
+# ------------------------------------------------------------------------------------------------ stdin
+
+
+class Stdin(Door):
+    """JSON lines through a pipe; bare is `cat` and decode: bytes read from the pipe, and decoded."""
+
+    name = "stdin"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._out, self._into = os.pipe()
+
+    def source(self) -> dict[str, Any]:
+        return {"type": "stdin"}
+
+    def stdin(self) -> int:
+        return self._out
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        text = memoryview(b"\n".join(messages) + b"\n")
+        while text:
+            text = text[os.write(self._into, text[:CHUNK]) :]
+
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        path = self.folder / "lines.jsonl"
+        path.write_bytes(b"\n".join(messages) + b"\n")
+        process, pipe = alone(_cat_and_decode, path)
+        rate: Rate = pipe.recv()
+        process.join()
+        return rate
+
+    def close(self) -> None:
+        os.close(self._out)
+        os.close(self._into)
+
+
+def _cat_and_decode(connection: Any, path: Path) -> None:
+    connection.send("ready")
+    cat = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, preexec_fn=_elsewhere)
+    assert cat.stdout is not None
+    decoder, meter, rest = Decoder(Decode()), Meter(), b""
+    while chunk := os.read(cat.stdout.fileno(), CHUNK):
+        whole, _, rest = (rest + chunk).rpartition(b"\n")
         batch = Batch()
-        decoder.lines(buffer, batch)
-        assert batch.received == 1000
-    rate = count / (time.monotonic() - began)
-    began = time.monotonic()
-    for buffer in buffers:
-        buffer.split(b"\n")
-    return rate, count / (time.monotonic() - began)
+        decoder.lines(whole, batch)
+        meter.take(batch.received)
+    connection.send(meter.rate())
 
 
-async def bench_stdin(folder: Path, count: int) -> tuple[float, float]:
-    """A pipe; bare: reading its bytes."""
-
-    path = folder / "samples.jsonl"
-    path.write_bytes(b"".join(message(i) + b"\n" for i in range(count)))
-    rates = []
-    for bare in (False, True):
-        out, into = os.pipe()
-        feeder = subprocess.Popen(["cat", path], stdout=into)
-        os.close(into)
-        if bare:
-            lines, began = os.read(out, 2**18).count(b"\n"), time.monotonic()
-            while chunk := os.read(out, 2**18):
-                lines += chunk.count(b"\n")
-            rates.append(lines / (time.monotonic() - began))
-        else:
-            door = make("stdin", {"descriptor": out})
-            await door.open(None)
-            rates.append(await drain(door, count))
-            await door.close()
-        feeder.wait()
-        os.close(out)
-    return rates[0], rates[1]
+def _elsewhere() -> None:
+    os.sched_setaffinity(0, {cores()[1]})
 
 
-async def bench_file(folder: Path, count: int) -> tuple[float, float]:
-    path = folder / "samples.jsonl"
-    with path.open("wb") as file:
-        file.writelines(message(i) + b"\n" for i in range(count))
-    door = make("file", {"path": str(path)})
-    await door.open(None)
-    rate = await drain(door, count)
-    await door.close()
-    began = time.monotonic()
-    lines = path.read_bytes().count(b"\n")
-    return rate, lines / (time.monotonic() - began)
+# ------------------------------------------------------------------------------------------------ http
 
 
-async def bench_mqtt(folder: Path, count: int, qos: int) -> tuple[float, float]:
+class Http(Door):
+    """One POST a message, two connections; bare is an aiohttp server that reads the body."""
+
+    name = "http"
+    CONNECTIONS = 2
+
+    def source(self) -> dict[str, Any]:
+        return {"type": "http"}
+
+    def begin(self, daemon: Daemon | None) -> None:
+        assert daemon is not None
+        self._port, self._path = int(daemon.url.rpartition(":")[2]), "/ingest"
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Taking turns, so that at most one batch is out of order: the daemon's lateness must allow it."""
+        share = [messages[i :: self.CONNECTIONS] for i in range(self.CONNECTIONS)]
+        threads = [threading.Thread(target=self._post, args=(some,)) for some in share]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _post(self, messages: Sequence[bytes]) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        for message in messages:
+            connection.request("POST", self._path, message)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 204:
+                raise RuntimeError(f"HTTP {answer.status}")
+        connection.close()
+
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        self._port, self._path = servers.free_port(), "/"
+        process, pipe = alone(_take_bodies, self._port, len(messages))
+        self.send(messages)
+        rate: Rate = pipe.recv()
+        process.join()
+        return rate
+
+
+def _take_bodies(connection: Any, port: int, count: int) -> None:
+    from aiohttp import web
+
+    async def serve() -> None:
+        meter, done = Meter(), asyncio.Event()
+
+        async def take(request: web.Request) -> web.Response:
+            await request.read()
+            meter.take(1)
+            if meter.count == count:
+                done.set()
+            return web.Response(status=204)
+
+        application = web.Application(client_max_size=2**26)
+        application.router.add_post("/", take)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        connection.send("ready")
+        await done.wait()
+        connection.send(meter.rate())
+        await asyncio.sleep(0.2)
+        await runner.cleanup()
+
+    asyncio.run(serve())
+
+
+# ------------------------------------------------------------------------------------------------ mqtt
+
+
+class Mqtt(Door):
+    """`mosquitto_pub`, a C program, one message a line; QoS 1 unless said otherwise."""
+
+    name = "mqtt qos 1"
+    qos: ClassVar[int] = 1
+    most = 100_000
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = servers.mosquitto(folder / "mosquitto")
+        self._publisher: subprocess.Popen[bytes] | None = None
+
+    def source(self) -> dict[str, Any]:
+        return {"type": "mqtt", "host": "127.0.0.1", "port": self.server.port, "topics": ["s/#"],
+                "qos": self.qos}  # fmt: skip
+
+    def begin(self, daemon: Daemon | None) -> None:
+        command = [servers.program("mosquitto_pub"), "-p", str(self.server.port), "-q", str(self.qos)]
+        self._publisher = subprocess.Popen([*command, "-t", "s/x", "-l"], stdin=subprocess.PIPE)
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        assert self._publisher is not None
+        assert self._publisher.stdin is not None
+        self._publisher.stdin.write(b"\n".join(messages) + b"\n")
+        self._publisher.stdin.flush()
+
+    def end(self) -> None:
+        assert self._publisher is not None
+        assert self._publisher.stdin is not None
+        self._publisher.stdin.close()
+        self._publisher.wait()
+
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        process, pipe = alone(_subscribe, self.server.port, self.qos, len(messages))
+        self.begin(None)
+        self.send(messages)
+        rate: Rate = pipe.recv()
+        self.end()
+        process.join()
+        return rate
+
+    def close(self) -> None:
+        self.server.stop()
+
+
+class Mqtt0(Mqtt):
+    """QoS 0."""
+
+    name = "mqtt qos 0"
+    qos = 0
+
+
+def _subscribe(connection: Any, port: int, qos: int, count: int) -> None:
     import paho.mqtt.client as paho
     from paho.mqtt.enums import CallbackAPIVersion
 
-    server = servers.mosquitto(folder / f"mosquitto{qos}")
-    text = b"".join(message(i) + b"\n" for i in range(count))
-    command = [servers.program("mosquitto_pub"), "-p", str(server.port), "-q", str(qos), "-t", "s/x", "-l"]
+    meter, done, subscribed = Meter(), threading.Event(), threading.Event()
 
-    def publish() -> None:
-        subprocess.run(command, input=text, check=True)
+    def receive(client: Any, data: Any, message: Any) -> None:
+        meter.take(1)
+        if meter.count == count:
+            done.set()
 
-    try:
-        config = {
-            "host": "127.0.0.1",
-            "port": server.port,
-            "topics": ["s/#"],
-            "qos": qos,
-            "client_id": "bench",
-        }
-        door = make("mqtt", config)
-        await door.open(None)
-        sender = asyncio.create_task(asyncio.to_thread(publish))
-        rate = await drain(door, count)
-        await sender
-        await door.close()
-        got, done, began = 0, threading.Event(), [0.0]
-
-        def receive(client: Any, data: Any, found: Any) -> None:
-            nonlocal got
-            began[0] = began[0] or time.monotonic()
-            got += 1
-            if got == count:
-                done.set()
-
-        client = paho.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=paho.MQTTv5)
-        client.on_message = receive
-        client.connect("127.0.0.1", server.port)
-        client.subscribe("s/#", qos)
-        client.loop_start()
-        await asyncio.sleep(0.3)
-        sender = asyncio.create_task(asyncio.to_thread(publish))
-        await asyncio.to_thread(done.wait, 60)
-        bare = got / (time.monotonic() - began[0])
-        await sender
-        client.disconnect()
-        client.loop_stop()
-        return rate, bare
-    finally:
-        server.stop()
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id="bare", protocol=paho.MQTTv5)
+    client.on_message = receive
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    client.subscribe("s/#", qos)
+    subscribed.wait(10)
+    connection.send("ready")
+    done.wait(120)
+    connection.send(meter.rate())
+    client.disconnect()
+    client.loop_stop()
 
 
-async def bench_redis(folder: Path, count: int) -> tuple[float, float]:
-    from redis.asyncio import Redis
-
-    server = servers.redis(folder / "redis")
-    try:
-        async with Redis(port=server.port) as client:
-            for name in ("a", "b"):
-                for at in range(0, count, 1000):
-                    async with client.pipeline(transaction=False) as pipe:
-                        for i in range(at, min(count, at + 1000)):
-                            pipe.xadd(name, {"data": message(i)})
-                        await pipe.execute()
-            door = make("redis", {"port": server.port, "streams": ["a"]})
-            await door.open(None)
-            rate = await drain(door, count)
-            await door.close()
-            await client.xgroup_create("b", "g", "0")
-            got, began = 0, time.monotonic()
-            while got < count:
-                answer = await client.xreadgroup("g", "c", {"b": ">"}, count=2000)
-                pairs = list(answer.items() if isinstance(answer, dict) else answer)
-                entries = pairs[0][1]
-                entries = entries[0] if isinstance(entries[0], list) else entries
-                got += len(entries)
-                await client.xack("b", "g", *[entry for entry, _ in entries])
-            return rate, got / (time.monotonic() - began)
-    finally:
-        server.stop()
+# ------------------------------------------------------------------------------------------------ redis
 
 
-async def bench_nats(folder: Path, count: int) -> tuple[float, float]:
-    """Bare: the client library's own pull subscription, one acknowledgement a message."""
+class Redis(Door):
+    """A stream read by a group; bare reads and acknowledges 1000 at a time."""
+
+    name = "redis"
+    stores = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = servers.redis(folder / "redis")
+
+    def source(self) -> dict[str, Any]:
+        return {"type": "redis", "port": self.server.port, "streams": ["s"]}
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        import redis
+
+        with redis.Redis(port=self.server.port) as client:
+            for at in range(0, len(messages), 1000):
+                pipe = client.pipeline(transaction=False)
+                for message in messages[at : at + 1000]:
+                    pipe.xadd("s", {"data": message})
+                pipe.execute()
+
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        self.send(messages)
+        process, pipe = alone(_read_group, self.server.port, len(messages))
+        rate: Rate = pipe.recv()
+        process.join()
+        return rate
+
+    def close(self) -> None:
+        self.server.stop()
+
+
+def _read_group(connection: Any, port: int, count: int) -> None:
+    import redis
+
+    client = redis.Redis(port=port)
+    client.xgroup_create("s", "bare", "0")
+    connection.send("ready")
+    meter = Meter()
+    while meter.count < count:
+        answer: Any = client.xreadgroup("bare", "one", {"s": ">"}, count=1000)
+        entries = next(iter(answer.values()))[0] if isinstance(answer, dict) else answer[0][1]
+        meter.take(len(entries))
+        client.xack("s", "bare", *[entry for entry, _ in entries])
+    connection.send(meter.rate())
+
+
+# ------------------------------------------------------------------------------------------------ nats
+
+
+class Nats(Door):
+    """A JetStream stream; bare is the library's pull subscription, one acknowledgement a message."""
+
+    name = "nats"
+    stores = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = servers.nats(folder / "nats")
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._connect())
+
+    async def _connect(self) -> None:
+        import nats
+
+        self._client = await nats.connect(self._url)
+        self._stream = self._client.jetstream()
+        await self._stream.add_stream(name="S", subjects=["s.>"])
+
+    @property
+    def _url(self) -> str:
+        return f"nats://127.0.0.1:{self.server.port}"
+
+    def source(self) -> dict[str, Any]:
+        return {"type": "nats", "servers": [self._url], "stream": "S"}
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        self._loop.run_until_complete(self._publish(messages))
+
+    async def _publish(self, messages: Sequence[bytes]) -> None:
+        for at in range(0, len(messages), 500):
+            some = messages[at : at + 500]
+            await asyncio.gather(*(self._stream.publish("s.x", message) for message in some))
+
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        self.send(messages)
+        process, pipe = alone(_pull, self._url, len(messages))
+        rate: Rate = pipe.recv()
+        process.join()
+        return rate
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+        self.server.stop()
+
+
+def _pull(connection: Any, url: str, count: int) -> None:
     import nats
 
-    server = servers.nats(folder / "nats")
-    try:
-        client = await nats.connect(f"nats://127.0.0.1:{server.port}")
-        stream = client.jetstream()
-        await stream.add_stream(name="S", subjects=["s.>"])
-        for at in range(0, count, 500):
-            await asyncio.gather(
-                *[stream.publish("s.x", message(i)) for i in range(at, min(count, at + 500))]
-            )
-        door = make("nats", {"servers": [f"nats://127.0.0.1:{server.port}"], "stream": "S"})
-        await door.open(None)
-        rate = await drain(door, count)
-        await door.close()
-        reader = await stream.pull_subscribe("s.>", "bare")
-        got, began = 0, time.monotonic()
-        while got < count:
-            for found in await reader.fetch(500, timeout=5):
-                await found.ack()
-                got += 1
-        bare = got / (time.monotonic() - began)
+    async def pull() -> None:
+        client = await nats.connect(url)
+        reader = await client.jetstream().pull_subscribe("s.>", "bare")
+        connection.send("ready")
+        meter = Meter()
+        while meter.count < count:
+            found = await reader.fetch(100, timeout=5)
+            meter.take(len(found))
+            for message in found:
+                await message.ack()
+        connection.send(meter.rate())
         await client.close()
-        return rate, bare
-    finally:
-        server.stop()
+
+    asyncio.run(pull())
 
 
-async def bench_kafka(folder: Path, count: int) -> tuple[float, float]:
+# ------------------------------------------------------------------------------------------------ kafka
+
+
+class Kafka(Door):
+    """The mock cluster keeps 5 MB a partition, and order holds within one: no more than this fits."""
+
+    name = "kafka (mock)"
+    stores = True
+    most = 50_000
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._cluster = servers.MockKafka()
+        self._cluster.create("s", 1)
+
+    def source(self) -> dict[str, Any]:
+        return {"type": "kafka", "brokers": [self._cluster.address], "topics": ["s"]}
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        self._cluster.send("s", messages)
+
+    def bare(self, messages: Sequence[bytes]) -> Rate:
+        self.send(messages)
+        process, pipe = alone(_consume, self._cluster.address, len(messages))
+        rate: Rate = pipe.recv()
+        process.join()
+        return rate
+
+    def close(self) -> None:
+        self._cluster.stop()
+
+
+def _consume(connection: Any, address: str, count: int) -> None:
     from confluent_kafka import Consumer
 
-    cluster = servers.MockKafka()  # it keeps 5 MB a partition: no more than 50,000 messages
-    try:
-        cluster.create("s", 1)
-        for at in range(0, count, 50_000):
-            cluster.send("s", [message(i) for i in range(at, min(count, at + 50_000))])
-        door = make("kafka", {"brokers": [cluster.address], "topics": ["s"]})
-        await door.open(None)
-        rate = await drain(door, count)
-        await door.close()
-        options = {"bootstrap.servers": cluster.address, "group.id": "bare", "auto.offset.reset": "earliest"}
-        consumer = Consumer(options)
-        consumer.subscribe(["s"])
-        got, began = 0, 0.0
-        while got < count:
-            found = consumer.consume(10_000, timeout=0.1)
-            if found:
-                began = began or time.monotonic()
-            got += len(found)
-        bare = got / (time.monotonic() - began)
-        consumer.close()
-        return rate, bare
-    finally:
-        cluster.stop()
+    options = {"bootstrap.servers": address, "group.id": "bare", "auto.offset.reset": "earliest"}
+    consumer = Consumer(options)
+    consumer.subscribe(["s"])
+    connection.send("ready")
+    meter = Meter()
+    while meter.count < count:
+        meter.take(len(consumer.consume(1000, timeout=0.1)))
+    connection.send(meter.rate())
+    consumer.close()
 
 
-BENCHES: dict[str, tuple[Callable[[Path, int], Awaitable[tuple[float, float]]], int]] = {
-    "decode": (bench_decode, 400_000),
-    "decode, 1 bad": (lambda folder, count: bench_decode(folder, count, 1), 400_000),
-    "stdin": (bench_stdin, 400_000),
-    "file": (bench_file, 400_000),
-    "mqtt qos 0": (lambda folder, count: bench_mqtt(folder, count, 0), 50_000),
-    "mqtt qos 1": (lambda folder, count: bench_mqtt(folder, count, 1), 50_000),
-    "redis": (bench_redis, 100_000),
-    "nats": (bench_nats, 50_000),
-    "kafka (mock)": (bench_kafka, 50_000),
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the messages")
-    parser.add_argument("--only", nargs="*", default=list(BENCHES), help="some of: " + ", ".join(BENCHES))
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
-    options = parser.parse_args()
-    figures = {}
-    print(f"{'door':14} {'messages':>9} {'door /s':>12} {'bare /s':>12} {'share':>7}")
-    for name in options.only:
-        bench, count = BENCHES[name]
-        count = count // 10 if options.quick else count
-        with tempfile.TemporaryDirectory() as folder:
-            rate, bare = asyncio.run(bench(Path(folder), count))  # type: ignore[arg-type]
-        figures[name] = {"messages": count, "door_per_second": round(rate), "bare_per_second": round(bare)}
-        print(f"{name:14} {count:9} {rate:12,.0f} {bare:12,.0f} {rate / bare:7.0%}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+DOORS: tuple[type[Door], ...] = (Stdin, Http, Mqtt0, Mqtt, Redis, Nats, Kafka)

@@ -1,95 +1,169 @@
-"""Samples a second from JSON lines on stdin to verdicts, in the real daemon with state and outbox.
+"""Samples a second through every door to a verdict, in the real daemon with state and outbox, on one core.
 
-A network of nodes on a ring is learnt once (`detector learn`), then `detector run --once` takes recorded
-samples from a pipe. Rates are per second of CPU time of the daemon, start-up taken off, so that a busy
-machine changes little; beside them what decoding alone costs (the limit for this door).
+Each row is one door and one network: what a bare client of that protocol takes on the same core (for stdin:
+`cat` and decode), what the daemon takes to the verdict, and its share. Where the server keeps messages the
+daemon works off a backlog, otherwise they are sent as fast as it takes them. Rates a second of wall time,
+and of the CPU time of the process: the latter hardly changes with what else the machine is doing. Then the
+time from arrival to verdict with half of that load.
 
-    python benchmarks/endtoend.py [--quick]
+    python benchmarks/endtoend.py [--quick] [--only stdin redis ...] [--nodes 1000x1 100x3] [--keep FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import resource
-import subprocess
+import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.doors import DOORS, Door, Http, Stdin
+from benchmarks.service import Daemon, Network, samples, values
 from benchmarks.tables import machine, table
-from connectors import Batch
-from connectors.decode import Decode, Decoder
 
-CONFIG = """
-graph: {{edges: edges.csv, dim: {dim}}}
-sources: {{pipe: {{type: stdin}}}}
-sinks: {{events: {{type: file, path: events.jsonl}}}}
-align: {{step: 1s, lateness: 0s}}
-estimator: {{sigma: 0.8, coupling: 0.3, rank: 16}}
-alarm: {{budget: 1 per 30d, learn: 1000}}
-state: {{directory: state}}
-http: {{port: {port}}}
-"""
+SAMPLES = {"stdin": 1_000_000, "http": 500_000, "redis": 300_000}  # and of the others:
+OTHERS = 100_000
+PACE_S = 0.02  # between two sends with half of the load
 
 
-def lines(values: np.ndarray, first: int) -> bytes:
-    """One JSON line per sample of values (T, N, d)."""
-    parts = []
-    for t, row in enumerate(values):
-        for v, x in enumerate(row):
-            parts.append(f'{{"time":{first + t},"node":"n{v}","values":{[round(float(c), 4) for c in x]}}}\n')
-    return "".join(parts).encode()
+@dataclass(frozen=True)
+class Load:
+    """A door with so many samples in a message."""
+
+    door: type[Door]
+    per_message: int
+
+    @property
+    def name(self) -> str:
+        return self.door.name + (f", {self.per_message} a message" if self.per_message > 1 else "")
+
+    def messages(self, network: Network, count: int) -> list[bytes]:
+        """About `count` samples, whole ticks of them."""
+        ticks = max(1, min(count, self.door.most * self.per_message) // network.nodes)
+        if self.door.most < 10**6:  # it counts bytes
+            ticks = min(ticks, 4_000_000 // (60 * network.nodes))
+        single = list(samples(values(network.nodes, network.dim, ticks), 0))
+        if self.per_message == 1:
+            return single
+        cuts = range(0, len(single), self.per_message)
+        return [b"[" + b",".join(single[at : at + self.per_message]) + b"]" for at in cuts]
 
 
-def daemon(folder: Path, data: Path) -> tuple[float, float, float]:
-    """CPU seconds, wall seconds and peak memory in MB of `detector run --once` on ``data``."""
-    detector = str(Path(sys.executable).parent / "detector")
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    began = time.monotonic()
-    with data.open("rb") as pipe:
-        process = subprocess.Popen(
-            [detector, "run", "--once", "--config", "config.yaml"],
-            cwd=folder, stdin=pipe, stderr=subprocess.DEVNULL, env=environment,
-        )  # fmt: skip
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise RuntimeError(f"detector run ended with status {status}")
-    return usage.ru_utime + usage.ru_stime, time.monotonic() - began, usage.ru_maxrss / 1024
+def loads(only: Sequence[str]) -> Iterator[Load]:
+    for door in DOORS:
+        if only and not any(door.name.startswith(name) for name in only):
+            continue
+        if door is Http:
+            yield Load(door, 1000)
+        elif door is Stdin:
+            yield Load(door, 1)
+        else:
+            yield Load(door, 1)
+            yield Load(door, 100)
 
 
-def measure(nodes: int, dim: int, ticks: int) -> list[object]:
-    rng = np.random.default_rng(0)
+@dataclass(frozen=True)
+class Result:
+    """What became of one load."""
+
+    count: int  # samples
+    wall: float  # s, from the first sample read to the verdict on the last
+    cpu: float  # s of the daemon
+    rest: float  # MB before the first sample
+    peak: float
+    latencies: dict[float, float]  # seconds by share of batches, if it was asked for
+
+
+def run(
+    load: Load, network: Network, folder: Path, messages: list[bytes], pace: float | None = None
+) -> Result:
+    """Through the daemon; with `pace` so many messages a second."""
+    count = len(messages) * load.per_message
+    align = {"step": "1s", "lateness": f"{20_000 // network.nodes}s" if load.door is Http else "0s"}
+    door = load.door(folder / "door")
+    try:
+        config = network.begin(folder, {"in": door.source()}, align=align)
+        backlog = door.stores and pace is None
+        if backlog:
+            door.begin(None)
+            door.send(messages)
+            door.end()
+        with Daemon(config, stdin=door.stdin()) as daemon:
+            rest, cpu = daemon.memory(), daemon.cpu()
+            first = time.monotonic()
+            sender = threading.Thread(target=_send, args=(door, daemon, messages, pace))
+            if not backlog:
+                sender.start()
+            received = 0.0
+            while received < count:
+                time.sleep(0.2)
+                before, received = received, daemon.total("samples_received_total")
+                if backlog and not before:
+                    first = time.monotonic() if not received else first  # it was still connecting
+            daemon.wait(lambda: not daemon.metrics()["queue_samples"], "the queue")
+            wall, cpu = time.monotonic() - first, daemon.cpu() - cpu
+            if not backlog:
+                sender.join()
+            lost = daemon.total("samples_discarded_total") + daemon.total("samples_rejected_total")
+            if lost:
+                raise RuntimeError(f"{load.name}: {lost:.0f} samples discarded or rejected")
+            latencies = {share: daemon.quantile("latency_seconds", share) for share in (0.5, 0.99)}
+            peak = daemon.memory("VmHWM")
+            daemon.stop()
+    finally:
+        door.close()
+    return Result(count, wall, cpu, rest, peak, latencies)
+
+
+def _send(door: Door, daemon: Daemon, messages: Sequence[bytes], pace: float | None) -> None:
+    door.begin(daemon)
+    if pace is None:
+        door.send(messages)
+    else:
+        began, sent = time.monotonic(), 0
+        while sent < len(messages):
+            due = min(len(messages), int((time.monotonic() - began) * pace) + 1)
+            if due > sent:
+                door.send(messages[sent:due])
+                sent = due
+            time.sleep(PACE_S)
+    door.end()
+
+
+def measure(load: Load, network: Network, share: int, repeats: int) -> tuple[list[object], list[object]]:
+    """A row of the table of rates, and one of the table of latencies."""
+    count = SAMPLES.get(load.door.name, OTHERS) // share
+    messages = load.messages(network, count * (3 if load.per_message == 100 else 1))
+    bares, results = [], []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as name:
+            door = load.door(Path(name) / "door")
+            try:
+                bares.append([rate * load.per_message for rate in door.bare(messages)])
+            finally:
+                door.close()
+        with tempfile.TemporaryDirectory() as name:
+            results.append(run(load, network, Path(name), messages))
+    count = results[0].count
+    bare, bare_cpu = (statistics.median(one[i] for one in bares) for i in (0, 1))
+    rate = statistics.median(count / one.wall for one in results)
+    rate_cpu = statistics.median(count / one.cpu for one in results)
+    row = [f"{network.nodes} × {network.dim}", load.name, count, bare, rate, rate / bare, bare_cpu, rate_cpu,
+           rate_cpu / bare_cpu, results[-1].rest, max(one.peak for one in results)]  # fmt: skip
+    half = min(rate, rate_cpu) / 2
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        ring = "\n".join(f"n{v},n{(v + 1) % nodes}" for v in range(nodes))
-        (folder / "edges.csv").write_text("u,v\n" + ring + "\n")
-        (folder / "config.yaml").write_text(CONFIG.format(dim=dim, port=19178))
-        (folder / "learn.jsonl").write_bytes(lines(rng.standard_normal((1000, nodes, dim)), 1_700_000_000))
-        stream = lines(rng.standard_normal((ticks, nodes, dim)), 1_700_001_000)
-        (folder / "stream.jsonl").write_bytes(stream)
-        (folder / "empty.jsonl").write_bytes(b"")
-        detector = str(Path(sys.executable).parent / "detector")
-        began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        subprocess.run([detector, "learn", "learn.jsonl", "--config", "config.yaml"], cwd=folder, check=True,
-                       capture_output=True)  # fmt: skip
-        learnt = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began
-        idle, _, base = daemon(folder, folder / "empty.jsonl")
-        cpu, wall, peak = daemon(folder, folder / "stream.jsonl")
-    count = nodes * ticks
-    decoder, batch = Decoder(Decode()), Batch([], None, 0, {})
-    began = time.process_time()
-    decoder.lines(stream, batch)
-    decode = time.process_time() - began
-    if batch.received != count:
-        raise RuntimeError(f"{batch.received} of {count} samples decoded")
-    rates = [count / (cpu - idle), count / wall, count / max(decode, 1e-9)]
-    return [f"{nodes} × {dim}", count, *rates, base, peak, (peak - base) * 1024 / nodes, learnt]
+        seconds = 2.0 if share > 1 else 10.0
+        some = messages[: max(1, int(half * seconds / load.per_message))]
+        calm = run(load, network, Path(name), some, half / load.per_message)
+    latency = [f"{network.nodes} × {network.dim}", load.name, half, calm.cpu / calm.wall,
+               *(1000 * value for value in calm.latencies.values())]  # fmt: skip
+    return row, latency
 
 
 def main() -> None:
@@ -97,12 +171,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples")
-    quick = parser.parse_args().quick
-    share = 10 if quick else 1
-    rows = [measure(1000, 1, 1000 // share), measure(100, 3, 5000 // share)]
+    parser.add_argument("--only", nargs="*", default=[], help="doors whose names begin so")
+    parser.add_argument("--nodes", nargs="*", default=["1000x1", "100x3"], help="nodes x components")
+    parser.add_argument("--repeats", type=int, default=3, help="of which the median is told")
+    parser.add_argument("--keep", type=Path, help="a folder for what was learnt, to be used again")
+    options = parser.parse_args()
+    rates, latencies = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for size in options.nodes:
+            network = Network(options.keep or Path(name), *map(int, size.split("x")))
+            for load in loads(options.only):
+                print(f"{size}, {load.name} …", file=sys.stderr, flush=True)
+                row, latency = measure(load, network, 10 if options.quick else 1,
+                                       1 if options.quick else options.repeats)  # fmt: skip
+                rates.append(row)
+                latencies.append(latency)
     print(machine())
-    print(table(("nodes × components", "samples", "samples per CPU second", "per wall second", "decode only",
-                 "MB at rest", "MB peak", "KB more per node", "CPU s to learn"), rows))  # fmt: skip
+    print(table(("network", "door", "samples", "bare /s", "daemon /s", "share", "bare /CPU s",
+                 "daemon /CPU s", "share", "MB at rest", "MB peak"), rates))  # fmt: skip
+    print()
+    print(table(("network", "door", "load /s", "of a core", "median ms", "p99 ms"), latencies))
 
 
 if __name__ == "__main__":

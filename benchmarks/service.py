@@ -124,6 +124,17 @@ class Daemon:
         """The sum of a metric over its labels."""
         return sum(value for series, value in self.metrics().items() if series.partition("{")[0] == name)
 
+    def quantile(self, name: str, share: float) -> float:
+        """Of a histogram without labels, interpolated within its bucket as Prometheus does."""
+        found = [(float(series.split('"')[1]), count) for series, count in self.metrics().items()
+                 if series.startswith(name + "_bucket")]  # fmt: skip
+        below, edge = 0.0, 0.0
+        for upper, count in found:
+            if count >= share * found[-1][1] > below:
+                return edge + (upper - edge) * (share * found[-1][1] - below) / (count - below)
+            below, edge = count, upper
+        return float("nan")
+
     def cpu(self) -> float:
         """Seconds of all threads so far."""
         fields = (self._proc / "stat").read_text().rpartition(")")[2].split()

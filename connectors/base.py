@@ -38,6 +38,7 @@ REASONS = (
 )
 BACKOFF_FIRST_S = 0.1
 BACKOFF_CAP_S = 5.0
+MAX_SAMPLES = 20_000  # of one batch, where the door can choose: what the pipeline works off in one turn
 
 Result = TypeVar("Result")
 
@@ -208,6 +209,23 @@ def backoff(attempt: int, rng: random.Random) -> float:
     """
     whole = min(BACKOFF_CAP_S, BACKOFF_FIRST_S * 2.0 ** min(attempt, 16))
     return whole * (0.5 + 0.5 * rng.random())
+
+
+class Portion:
+    """How many messages to take at once so that their samples, perhaps many in each, make one batch."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._each = 100.0  # samples of a message: careful until one was seen
+
+    @property
+    def messages(self) -> int:
+        return max(1, min(self._most, int(MAX_SAMPLES / self._each)))
+
+    def took(self, messages: int, batch: Batch) -> None:
+        """So many messages became this batch."""
+        if messages:
+            self._each = max(1.0, batch.received / messages)
 
 
 class InFlight(Generic[Result]):

@@ -16,12 +16,11 @@ import msgspec
 from aiohttp import hdrs, web
 from pydantic import Field, field_validator
 
-from .base import Batch, ConnectorError, Settings, Source, install_line
+from .base import MAX_SAMPLES, Batch, ConnectorError, Settings, Source, install_line
 from .decode import Decode, Decoder
 from .mapping import TimeFormat
 from .units import Duration
 
-MAX_SAMPLES = 20_000  # of one batch, when several requests wait
 MAX_ID = 128  # characters of a batch id
 PRECISIONS: dict[str, TimeFormat] = {
     "": "unix_ns", "n": "unix_ns", "ns": "unix_ns", "u": "unix_us", "us": "unix_us",

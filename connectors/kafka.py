@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import Batch, ConnectorError, InFlight, Sink, Source
+from .base import Batch, ConnectorError, InFlight, Portion, Sink, Source
 from .decode import Decode, Decoder
 from .secrets import FilePath, Secret, Tls, WithSecrets
 from .units import Duration
@@ -117,6 +117,7 @@ class KafkaSource(Source):
         self._consumer: Any = None
         self._thread: ThreadPoolExecutor | None = None
         self._reading: InFlight[list[Any]] = InFlight()
+        self._portion = Portion(MAX_MESSAGES)
         self._position: dict[str, dict[str, int]] = {}  # topic -> partition -> next offset
         self._failure: str | None = None
         self._said: str | None = None  # the latest complaint of the library
@@ -190,7 +191,7 @@ class KafkaSource(Source):
                 if self._failure:
                     raise self.config.failed(self._failure)
                 return []
-            messages = [first, *self._consumer.consume(MAX_MESSAGES - 1, timeout=0)]
+            messages = [first, *self._consumer.consume(self._portion.messages, timeout=0)]
             # One question instead of three per message; only this thread takes messages.
             for part in self._consumer.position(self._consumer.assignment()):
                 if part.offset >= 0:
@@ -217,6 +218,7 @@ class KafkaSource(Source):
 
         self._lag = max(0.0, time.time() - _sent(messages[-1]))
         self.decoder.messages([message.value() or b"" for message in messages], batch, origin)
+        self._portion.took(len(messages), batch)
         batch.position = {topic: dict(offsets) for topic, offsets in self._position.items()}
         return batch
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field, model_validator
 
-from .base import Batch, ConnectorError, Sink, Source
+from .base import Batch, ConnectorError, Portion, Sink, Source
 from .decode import Decode, Decoder
 from .secrets import FilePath, Secret, Tls, WithSecrets
 from .units import Duration
@@ -190,7 +190,9 @@ class MqttSource(Source):
         super().__init__(config)
         self.decoder = Decoder(config.decode)
         self._connections: list[_Connection] = []
-        self._messages: deque[tuple[_Connection, Any]] = deque()
+        # Connection, packet id (0: nothing to acknowledge), topic, payload.
+        self._messages: deque[tuple[_Connection, int, str | None, bytes]] = deque()
+        self._portion = Portion(MAX_MESSAGES)
         self._dropped = 0
         self._last_batch = 0.0
         self._arrived = asyncio.Event()
@@ -230,7 +232,12 @@ class MqttSource(Source):
             if message.qos == 0 and len(self._messages) >= self.config.max_pending:
                 self._dropped += 1
                 return
-            self._messages.append((connection, message))
+            try:
+                topic = message.topic
+            except UnicodeDecodeError:
+                topic = None
+            # No more than what is needed of it: thousands of the library's objects keep the collector busy.
+            self._messages.append((connection, message.mid if message.qos else 0, topic, message.payload))
             if len(self._messages) == 1:
                 self._wake()
 
@@ -247,7 +254,10 @@ class MqttSource(Source):
             if self._messages or self._dropped:
                 # In a stream of messages wait a moment: woken for each one, the event loop and the network
                 # thread would take turns at the interpreter lock and halve the rate.
-                if time.monotonic() - self._last_batch < BUSY_S and len(self._messages) < MAX_MESSAGES:
+                if (
+                    time.monotonic() - self._last_batch < BUSY_S
+                    and len(self._messages) < self._portion.messages
+                ):
                     await asyncio.sleep(GATHER_S)
                 self._last_batch = time.monotonic()
                 return self._batch()
@@ -263,17 +273,18 @@ class MqttSource(Source):
         arrival = time.time()
         owed: list[tuple[_Connection, int]] = []
         payloads, topics = [], []
-        for _ in range(min(len(self._messages), MAX_MESSAGES)):
-            connection, message = self._messages.popleft()
-            if message.qos:
-                owed.append((connection, message.mid))
-            try:
-                topics.append(message.topic)
-            except UnicodeDecodeError:
+        taken = min(len(self._messages), self._portion.messages)
+        for _ in range(taken):
+            connection, mid, topic, payload = self._messages.popleft()
+            if mid:
+                owed.append((connection, mid))
+            if topic is None:  # not UTF-8
                 batch.reject("topic")
                 continue
-            payloads.append(message.payload)
+            topics.append(topic)
+            payloads.append(payload)
         self.decoder.messages(payloads, batch, lambda i: (topics[i], arrival))
+        self._portion.took(taken, batch)
         dropped, self._dropped = self._dropped, 0
         if dropped:
             batch.reject("overflow", dropped)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import Batch, ConnectorError, Sink, Source
+from .base import Batch, ConnectorError, Portion, Sink, Source
 from .decode import Decode, Decoder
 from .secrets import FilePath, Secret, Tls, WithSecrets
 from .units import Duration
@@ -120,6 +120,7 @@ class NatsSource(Source):
         self.decoder = Decoder(config.decode, separator=".")
         self._connection: Any = None
         self._messages: deque[Any] = deque()
+        self._portion = Portion(MAX_MESSAGES)
         self._arrived = asyncio.Event()
         self._failure: str | None = None
         self._inbox = ""
@@ -243,7 +244,7 @@ class NatsSource(Source):
         batch = Batch()
         fresh = None
         payloads, subjects, arrivals = [], [], []
-        for _ in range(min(len(self._messages), MAX_MESSAGES)):
+        for _ in range(min(len(self._messages), self._portion.messages)):
             message = self._messages.popleft()
             facts = message.metadata
             if self._delivered and facts.sequence.consumer != self._delivered + 1:
@@ -262,6 +263,7 @@ class NatsSource(Source):
             return None
         self._lag = max(0.0, time.time() - arrivals[-1])
         self.decoder.messages(payloads, batch, lambda i: (subjects[i], arrivals[i]))
+        self._portion.took(len(payloads), batch)
         self._owed.append((self._sequence, fresh))
         batch.position = {"sequence": self._sequence}
         return batch

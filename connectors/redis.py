@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from .base import Batch, ConnectorError, InFlight, Sink, Source
+from .base import Batch, ConnectorError, InFlight, Portion, Sink, Source
 from .decode import Decode, Decoder
 from .mapping import node_fields
 from .secrets import FilePath, Secret, Tls, WithSecrets
@@ -102,7 +102,9 @@ class RedisSource(Source):
         self._reading: InFlight[Any] = InFlight()
         self._position: dict[str, str] = {}  # last entry read of each stream
         self._pending: dict[str, str] = {}  # while our own unacknowledged entries are read again
-        self._owed: deque[tuple[str, bytes]] = deque()  # entries to acknowledge, in order read
+        # What to acknowledge, in order read: stream, its last entry, all entries of one read.
+        self._owed: deque[tuple[str, tuple[int, int], list[bytes]]] = deque()
+        self._portion = Portion(config.count)
         self._lag: float | None = None
 
     async def open(self, position: Any) -> None:
@@ -148,7 +150,7 @@ class RedisSource(Source):
             self.config.group,
             self.config.consumer,
             self._pending or dict.fromkeys(self.config.streams, ">"),
-            count=self.config.count,
+            count=self._portion.messages,
             block=None if self._pending else BLOCK_MS,
         )
 
@@ -156,8 +158,7 @@ class RedisSource(Source):
         """Decode what came; None if there was nothing new in it."""
         batch = Batch()
         payloads: list[bytes] = []
-        topics: list[str | None] = []
-        arrivals: list[float] = []
+        origins: list[tuple[str, bytes]] = []
         fresh = 0
         pairs = answer.items() if isinstance(answer, dict) else answer or []
         for key, entries in pairs:
@@ -169,27 +170,28 @@ class RedisSource(Source):
                     self._pending[stream] = entries[-1][0].decode()
                 else:
                     del self._pending[stream]
-            last = _order(self._position.get(stream, "0"))
+            if not entries:
+                continue
+            known, last = _order(self._position.get(stream, "0").encode()), _order(entries[-1][0])
+            self._owed.append((stream, last, [entry for entry, _ in entries]))
+            if _order(entries[0][0]) <= known:  # they come in order: only then may some be known
+                entries = [pair for pair in entries if _order(pair[0]) > known]
+            fresh += len(entries)
             for entry, fields in entries:
-                self._owed.append((stream, entry))
-                order = _order(entry.decode())
-                if order <= last:
-                    continue
-                last = order
-                fresh += 1
                 payload = self._payload(fields)
                 if payload is None:
                     batch.reject("missing")
                 else:
                     payloads.append(payload)
-                    topics.append(stream)
-                    arrivals.append(order[0] / 1000)
+                    origins.append((stream, entry))
+            last = max(known, last)
             self._position[stream] = f"{last[0]}-{last[1]}"
         if not fresh:
             return None
-        if arrivals:
-            self._lag = max(0.0, time.time() - arrivals[-1])
-        self.decoder.messages(payloads, batch, lambda i: (topics[i], arrivals[i]))
+        if origins:
+            self._lag = max(0.0, time.time() - _moment(origins[-1][1]))
+        self.decoder.messages(payloads, batch, lambda i: (origins[i][0], _moment(origins[i][1])))
+        self._portion.took(fresh, batch)
         batch.position = dict(self._position)
         return batch
 
@@ -211,19 +213,14 @@ class RedisSource(Source):
 
         if self._client is None or position is None:
             return
-        done: dict[str, list[bytes]] = {}
-        keep: deque[tuple[str, bytes]] = deque()
-        for stream, entry in self._owed:
-            if _order(entry.decode()) <= _order(position.get(stream, "0")):
-                done.setdefault(stream, []).append(entry)
-            else:
-                keep.append((stream, entry))
+        upto = {stream: _order(entry.encode()) for stream, entry in position.items()}
+        done = [lot for lot in self._owed if lot[1] <= upto.get(lot[0], (0, 0))]
         try:
-            for stream, entries in done.items():
+            for stream, _, entries in done:
                 await self._client.xack(stream, self.config.group, *entries)
         except (TimeoutError, RedisError, OSError) as error:
             raise self.config.failed(error) from None
-        self._owed = keep
+        self._owed = deque(lot for lot in self._owed if lot[1] > upto.get(lot[0], (0, 0)))
 
     async def close(self) -> None:
         await self._reading.stop()
@@ -289,9 +286,14 @@ class RedisSink(Sink):
             await client.aclose()
 
 
-def _order(entry: str) -> tuple[int, int]:
-    moment, _, sequence = entry.partition("-")
+def _order(entry: bytes) -> tuple[int, int]:
+    moment, _, sequence = entry.partition(b"-")
     return int(moment), int(sequence or 0)
+
+
+def _moment(entry: bytes) -> float:
+    """When the server took it, unix seconds."""
+    return _order(entry)[0] / 1000
 
 
 def _number(value: bytes) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from .base import Batch, Sample, Settings, Source
+from .base import MAX_SAMPLES, Batch, Sample, Settings, Source
 from .units import Duration
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 BLOCK = 64  # ticks drawn from one generator
 TANH_SPREAD = 0.8631  # standard deviation of tanh(3 x) for a standard normal x
-MAX_SAMPLES = 20_000  # of one batch, when behind the clock or at full speed
 
 Kind = Literal["mean", "spread", "correlation", "shape", "drift"]
 

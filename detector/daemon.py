@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from detector import logs, startup
+from detector import logs, memory, startup
 from detector.aftermath.desk import Desk
 from detector.aftermath.tables import Key
 from detector.config import Config
@@ -120,6 +120,7 @@ class Daemon:
             self.add_reader(name, source)
         for reader in self.readers.values():
             reader.start()
+        memory.settle_collector()
         self.ready = True
         self.metrics.set("config_last_reload_timestamp_seconds", time.time())
         self.notifier.ready()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +49,7 @@ class Picture:
             event_statistic=np.array(pipeline.event_statistic, float),
             threshold=float(pipeline.threshold),
             event_threshold=float(pipeline.event_threshold),
-            states=Counter(pipeline.node_states),
+            states=pipeline.state_counts,
             open_incidents={id: incidents.records[id] for id in incidents.open} if incidents else {},
             residual=float(pipeline.residual),
             sweeps=int(pipeline.sweeps),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from detector.settings import Settings
 
 Floats = NDArray[np.float64]
+STATES = ("learning", "watching", "suspected", "alarmed", "stuck", "silent")  # the first two by readiness
 
 
 class Readings:
@@ -100,14 +101,22 @@ class Readings:
     @property
     def node_states(self) -> list[str]:
         """learning, watching, suspected, alarmed, silent or stuck, per node."""
-        ready = np.isfinite(self.statistic)
-        states = np.where(ready, "watching", "learning").astype(object)
+        return [STATES[state] for state in self._states().tolist()]
+
+    @property
+    def state_counts(self) -> dict[str, int]:
+        """How many nodes are in each state."""
+        return dict(zip(STATES, np.bincount(self._states(), minlength=len(STATES)).tolist(), strict=True))
+
+    def _states(self) -> NDArray[np.intp]:
+        """Index into `STATES`, per node."""
+        states = np.isfinite(self.statistic).astype(np.intp)
         for v, owner in self.incidents.roster.owner.items():
             member = self.incidents.open[owner].members[self.names[v]]
-            states[v] = "suspected" if member.suspected else "alarmed"
-        states[self.stuck] = "stuck"
-        states[self.silent] = "silent"
-        return [str(state) for state in states]
+            states[v] = STATES.index("suspected" if member.suspected else "alarmed")
+        states[self.stuck] = STATES.index("stuck")
+        states[self.silent] = STATES.index("silent")
+        return states
 
     @property
     def coverage(self) -> float:

@@ -31,9 +31,9 @@ def run(
 
     SIGTERM and SIGINT stop it with everything saved; SIGHUP reads the configuration anew.
     """
-    from detector import allocator
+    from detector import memory
 
-    allocator.settle()
+    memory.settle_allocator()
     config = load_config(config_path)
     from detector import logs
     from detector.daemon import serve

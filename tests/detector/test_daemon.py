@@ -249,12 +249,12 @@ def test_memory_of_large_arrays_is_given_back(settled: bool) -> None:
     code = f"""
 import re
 import numpy as np
-from detector import allocator
+from detector.memory import settle_allocator
 
 def memory():
     return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 
-assert not {settled} or allocator.settle()
+assert not {settled} or settle_allocator()
 del_me = np.ones(20 << 17)
 del del_me  # from now on glibc takes arrays of this size for small
 before, large, kept = memory(), [], []
