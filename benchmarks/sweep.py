@@ -129,9 +129,9 @@ def features_of(z: np.ndarray, rank: int) -> np.ndarray:
 
 def plain_tick(bank: WindowBank, z: np.ndarray) -> Callable[[], None]:
     """The tick in numpy: rank-one moves, gradient, step and score of all nodes and scales at once."""
-    psi = bank.features(z).astype(np.float32).astype(np.float64)
+    psi, unit = bank.features(z), bank.unit
     n_ref, lengths, everyone = bank.ref_psi.shape[1], bank.lengths, np.arange(bank.n_nodes)
-    G, m, theta, W = bank.G.copy(), bank.m.copy(), bank.theta.copy(), bank.graph.matrix()
+    G, m, theta, W = bank.G * unit**2, bank.m * unit, bank.theta.copy(), bank.graph.matrix()
     alpha, c = bank.alpha, bank.coupling
     diagonal = (c * bank.graph.degree + bank.ridge)[:, None, None]
 
@@ -142,11 +142,9 @@ def plain_tick(bank: WindowBank, z: np.ndarray) -> Callable[[], None]:
     def tick() -> None:
         at = bank.test_head + bank.test_count
         for s, length in enumerate(lengths):
-            swap(
-                s + 1, psi, bank.test_psi[everyone, (at - length) % bank.test_psi.shape[1]].astype(np.float64)
-            )
-        leaving = bank.test_psi[everyone, bank.test_head].astype(np.float64)
-        swap(0, leaving, bank.ref_psi[everyone, bank.ref_head].astype(np.float64))
+            swap(s + 1, psi, bank.test_psi[everyone, (at - length) % bank.test_psi.shape[1]] * unit)
+        leaving = bank.test_psi[everyone, bank.test_head] * unit
+        swap(0, leaving, bank.ref_psi[everyone, bank.ref_head] * unit)
         b = (1.0 - alpha) * (m[:, 1:] / lengths[:, None] - m[:, :1] / n_ref)
         near = (W @ theta.reshape(len(theta), -1)).reshape(theta.shape)
         g = product(theta) + diagonal * theta - c * near - b
@@ -176,7 +174,7 @@ def main() -> None:
     print(machine())
     rows = []
     for n_nodes, rank, degree in cases:
-        size = n_nodes * (450 * (rank + DIM) * 4.0 + 7 * rank * rank * 8.0)
+        size = n_nodes * (450 * (2.0 * rank + 4.0 * DIM) + 32.0 * rank * rank)
         if size > MEMORY:
             continue
         repeats = int(np.clip(4e8 / (n_nodes * rank * rank * SCALES), 5, 200))

@@ -5,12 +5,14 @@ from estimators.kernels import Array
 
 Ints = NDArray[np.int32]
 Singles = NDArray[np.float32]
+Shorts = NDArray[np.int16]
 Bytes = NDArray[np.uint8]
 
 def factor(
     nodes: Ints,
-    G: Array,
+    G: Ints,
     ref_count: Ints,
+    unit: float,
     degree: Array,
     alpha: float,
     c: float,
@@ -21,21 +23,22 @@ def factor(
 def advance(
     nodes: Ints,
     sample: Ints,
-    psi: Singles,
+    psi: Shorts,
     z: Singles,
+    unit: float,
     lengths: Ints,
-    ref_psi: Singles,
+    ref_psi: Shorts,
     ref_z: Singles,
     ref_head: Ints,
     ref_count: Ints,
-    test_psi: Singles,
+    test_psi: Shorts,
     test_z: Singles,
     test_head: Ints,
     test_count: Ints,
     moves: Ints,
     every: int,
-    G: Array,
-    m: Array,
+    G: Ints,
+    m: Ints,
     held: Bytes,
     silent: Bytes,
     P: Array,
@@ -52,4 +55,5 @@ def advance(
     scores: Array,
     exposure: Array,
     work: Array,
+    counts: Ints,
 ) -> float: ...

@@ -2,8 +2,8 @@
 """Window moves and warm refits of a bank of test windows that share features and reference.
 
 Per node v: sums of psi psi' and of psi over the reference (slot 0) and over the latest n_s samples for every
-scale s (slots 1..S). Sums, not means: windows that are still filling need nothing special. Features are float32,
-sums are float64, so what enters a sum and what leaves it later are the same numbers.
+scale s (slots 1..S). Sums, not means: windows that are still filling need nothing special. Features are whole
+numbers of a unit, so sums are whole numbers, too: nothing is ever rounded, however many samples come and go.
 """
 
 from libc.math cimport NAN, sqrt
@@ -17,27 +17,34 @@ cdef extern from *:
     #define SPLAT2(a) {a, a}
     #define SPLAT4(a) {a, a, a, a}
 
+    typedef int two __attribute__((vector_size(8), aligned(4), may_alias));
+    typedef int four __attribute__((vector_size(16), aligned(4), may_alias));
+    #define REALS2(p) (*(const pair *) (p))
+    #define REALS4(p) (*(const quad *) (p))
+    #define INTS2(p) __builtin_convertvector(*(const two *) (p), pair)
+    #define INTS4(p) __builtin_convertvector(*(const four *) (p), quad)
+
     /* y = A x for a full symmetric A (r, r): sums of rows, a few columns at a time, which stay in registers.
        Rows go to separate sums, so that an addition need not wait for the one before. The last columns overlap
        those before where r is no multiple of the register. */
-    #define TIMES(NAME, ISA, VEC, L, SPLAT)                                                                   \
-    ISA static void NAME(const double *A, const double *x, double *y, int r) {                                \
+    #define TIMES(NAME, ISA, NUMBER, AT, VEC, L, SPLAT)                                                       \
+    ISA static void NAME(const NUMBER *A, const double *x, double *y, int r) {                                \
         int j = 0, i;                                                                                         \
         for (; j + 4 * L <= r; j += 4 * L) {                                                                  \
             VEC a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};                       \
             for (i = 0; i + 1 < r; i += 2) {                                                                  \
-                const double *p = A + (size_t) i * r + j, *q = p + r;                                         \
+                const NUMBER *p = A + (size_t) i * r + j, *q = p + r;                                         \
                 VEC s = SPLAT(x[i]), t = SPLAT(x[i + 1]);                                                     \
-                a += s * *(const VEC *) p;           b += s * *(const VEC *) (p + L);                         \
-                c += s * *(const VEC *) (p + 2 * L); d += s * *(const VEC *) (p + 3 * L);                     \
-                e += t * *(const VEC *) q;           f += t * *(const VEC *) (q + L);                         \
-                g += t * *(const VEC *) (q + 2 * L); h += t * *(const VEC *) (q + 3 * L);                     \
+                a += s * AT(p);         b += s * AT(p + L);                                                   \
+                c += s * AT(p + 2 * L); d += s * AT(p + 3 * L);                                               \
+                e += t * AT(q);         f += t * AT(q + L);                                                   \
+                g += t * AT(q + 2 * L); h += t * AT(q + 3 * L);                                               \
             }                                                                                                 \
             if (i < r) {                                                                                      \
-                const double *p = A + (size_t) i * r + j;                                                     \
+                const NUMBER *p = A + (size_t) i * r + j;                                                     \
                 VEC s = SPLAT(x[i]);                                                                          \
-                a += s * *(const VEC *) p;           b += s * *(const VEC *) (p + L);                         \
-                c += s * *(const VEC *) (p + 2 * L); d += s * *(const VEC *) (p + 3 * L);                     \
+                a += s * AT(p);         b += s * AT(p + L);                                                   \
+                c += s * AT(p + 2 * L); d += s * AT(p + 3 * L);                                               \
             }                                                                                                 \
             *(VEC *) (y + j) = a + e;         *(VEC *) (y + j + L) = b + f;                                   \
             *(VEC *) (y + j + 2 * L) = c + g; *(VEC *) (y + j + 3 * L) = d + h;                               \
@@ -46,17 +53,17 @@ cdef extern from *:
             int n = r - 2 * L < j ? r - 2 * L : j;                                                            \
             VEC a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};                       \
             for (i = 0; i + 3 < r; i += 4) {                                                                  \
-                const double *p = A + (size_t) i * r + n, *q = p + r, *u = q + r, *w = u + r;                 \
+                const NUMBER *p = A + (size_t) i * r + n, *q = p + r, *u = q + r, *w = u + r;                 \
                 VEC s = SPLAT(x[i]), t = SPLAT(x[i + 1]), m = SPLAT(x[i + 2]), o = SPLAT(x[i + 3]);           \
-                a += s * *(const VEC *) p; b += s * *(const VEC *) (p + L);                                   \
-                c += t * *(const VEC *) q; d += t * *(const VEC *) (q + L);                                   \
-                e += m * *(const VEC *) u; f += m * *(const VEC *) (u + L);                                   \
-                g += o * *(const VEC *) w; h += o * *(const VEC *) (w + L);                                   \
+                a += s * AT(p); b += s * AT(p + L);                                                           \
+                c += t * AT(q); d += t * AT(q + L);                                                           \
+                e += m * AT(u); f += m * AT(u + L);                                                           \
+                g += o * AT(w); h += o * AT(w + L);                                                           \
             }                                                                                                 \
             for (; i < r; i++) {                                                                              \
-                const double *p = A + (size_t) i * r + n;                                                     \
+                const NUMBER *p = A + (size_t) i * r + n;                                                     \
                 VEC s = SPLAT(x[i]);                                                                          \
-                a += s * *(const VEC *) p; b += s * *(const VEC *) (p + L);                                   \
+                a += s * AT(p); b += s * AT(p + L);                                                           \
             }                                                                                                 \
             *(VEC *) (y + n) = (a + c) + (e + g); *(VEC *) (y + n + L) = (b + d) + (f + h);                   \
         }                                                                                                     \
@@ -66,12 +73,19 @@ cdef extern from *:
         }                                                                                                     \
     }
 
+    /* A = p G + q H, n numbers */
+    #define MIX(NAME, ISA)                                                                                    \
+    ISA static void NAME(double *restrict A, double p, const int *restrict G, double q,                       \
+                         const int *restrict H, size_t n) {                                                   \
+        for (size_t j = 0; j < n; j++) A[j] = p * G[j] + q * H[j];                                            \
+    }
+
     /* G += new new' - gone gone', m += new - gone, in one pass over G. */
     #define SWAP(NAME, ISA)                                                                                   \
-    ISA static void NAME(double *restrict G, double *restrict m, const double *restrict new,                  \
-                         const double *restrict gone, int r) {                                                \
+    ISA static void NAME(int *restrict G, int *restrict m, const int *restrict new,                           \
+                         const int *restrict gone, int r) {                                                   \
         for (int i = 0; i < r; i++) {                                                                         \
-            double a = new[i], b = gone[i], *restrict row = G + (size_t) i * r;                               \
+            int a = new[i], b = gone[i], *restrict row = G + (size_t) i * r;                                  \
             m[i] += a - b;                                                                                    \
             for (int j = 0; j < r; j++) row[j] += a * new[j] - b * gone[j];                                   \
         }                                                                                                     \
@@ -99,50 +113,56 @@ cdef extern from *:
     }
 
     /* One scale of one node: gradient, step, and with `out` what is left of it for scores. See refit below. */
-    #define VISIT(NAME, ISA, TIMES_, DOT_)                                                                    \
+    #define VISIT(NAME, ISA, TIMES_, TIMES_INTS, MIX_, DOT_)                                                  \
     ISA static void NAME(const struct block *at, double *restrict theta, const double *u, int r,              \
                          double *restrict work, double *norms, double *out) {                                 \
         double *restrict b = work, *restrict g = b + r, *restrict y = g + r, *restrict t = y + r;             \
-        const double a_ref = at->a_ref, a_test = at->a_test, b_test = at->b_test, c = at->c;                  \
-        const double diagonal = at->diagonal, *m = at->m_ref, *m_test = at->m_test;                           \
-        TIMES_(at->G_ref, theta, y, r);                                                                       \
-        TIMES_(at->G_test, theta, t, r);                                                                      \
+        double *restrict A = t + r;                                                                           \
+        const double b_ref = at->b_ref, b_test = at->b_test, c = at->c, diagonal = at->diagonal;              \
+        const int *m = at->m_ref, *m_test = at->m_test;                                                       \
+        MIX_(A, at->a_ref, at->G_ref, at->a_test, at->G_test, (size_t) r * r);                                \
+        TIMES_(A, theta, y, r);                                                                               \
         for (int j = 0; j < r; j++) {                                                                         \
-            b[j] = b_test * m_test[j] - a_ref * m[j];                                                         \
-            g[j] = a_ref * y[j] + a_test * t[j] + diagonal * theta[j] - c * u[j] - b[j];                      \
+            b[j] = b_test * m_test[j] - b_ref * m[j];                                                         \
+            g[j] = y[j] + diagonal * theta[j] - c * u[j] - b[j];                                              \
         }                                                                                                     \
         norms[0] += DOT_(g, g, r);                                                                            \
         norms[1] += DOT_(b, b, r);                                                                            \
         TIMES_(at->P, g, y, r);                                                                               \
         for (int j = 0; j < r; j++) theta[j] -= y[j];                                                         \
         if (!out) return;                                                                                     \
-        TIMES_(at->G_ref, theta, y, r);                                                                       \
-        TIMES_(at->G_test, theta, t, r);                                                                      \
-        for (int j = 0; j < r; j++) t[j] = b[j] - 0.5 * (a_ref * y[j] + a_test * t[j]);                       \
+        TIMES_(A, theta, y, r);                                                                               \
+        for (int j = 0; j < r; j++) t[j] = b[j] - 0.5 * y[j];                                                 \
         out[0] = DOT_(theta, t, r);                                                                           \
-        TIMES_(at->G_ref, u, y, r);                                                                           \
+        TIMES_INTS(at->G_ref, u, y, r);                                                                       \
         out[1] = DOT_(u, y, r);                                                                               \
-        out[2] = DOT_(u, m, r);                                                                               \
+        for (int j = 0; j < r; j++) t[j] = m[j];                                                              \
+        out[2] = DOT_(u, t, r);                                                                               \
     }
 
     struct block {
-        const double *G_ref, *G_test, *m_ref, *m_test, *P;
-        double a_ref, a_test, b_test, c, diagonal;
+        const int *G_ref, *G_test, *m_ref, *m_test;
+        const double *P;
+        double a_ref, a_test, b_ref, b_test, c, diagonal;
     };
 
-    TIMES(times_pair, , pair, 2, SPLAT2)
+    TIMES(times_pair, , double, REALS2, pair, 2, SPLAT2)
+    TIMES(times_ints_pair, , int, INTS2, pair, 2, SPLAT2)
+    MIX(mix_pair, )
     SWAP(swap_pair, )
     DOT(dot_pair, , pair, 2)
     PLUS(plus_pair, )
-    VISIT(visit_pair, , times_pair, dot_pair)
+    VISIT(visit_pair, , times_pair, times_ints_pair, mix_pair, dot_pair)
     #if defined(__x86_64__) && defined(__GNUC__)
     /* Registers of four on processors that have them: asked once, so one machine always gives the same bits. */
     #define FOUR __attribute__((target("avx2,fma")))
-    TIMES(times_quad, FOUR, quad, 4, SPLAT4)
+    TIMES(times_quad, FOUR, double, REALS4, quad, 4, SPLAT4)
+    TIMES(times_ints_quad, FOUR, int, INTS4, quad, 4, SPLAT4)
+    MIX(mix_quad, FOUR)
     SWAP(swap_quad, FOUR)
     DOT(dot_quad, FOUR, quad, 4)
     PLUS(plus_quad, FOUR)
-    VISIT(visit_quad, FOUR, times_quad, dot_quad)
+    VISIT(visit_quad, FOUR, times_quad, times_ints_quad, mix_quad, dot_quad)
     static int wide(void) {
         static int known = -1;
         if (known < 0) known = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -153,7 +173,7 @@ cdef extern from *:
     #define BEST(name) name##_pair
     #endif
 
-    static void swap_outer(double *G, double *m, const double *new, const double *gone, int r) {
+    static void swap_outer(int *G, int *m, const int *new, const int *gone, int r) {
         BEST(swap)(G, m, new, gone, r);
     }
     static void plus(double *near, double w, const double *other, int n) {
@@ -163,7 +183,7 @@ cdef extern from *:
                       double *out) {
         BEST(visit)(at, theta, u, r, work, norms, out);
     }
-    static void add_outer(double *restrict G, double *restrict m, const double *restrict new, int r) {
+    static void add_outer(int *restrict G, int *restrict m, const int *restrict new, int r) {
         for (int i = 0; i < r; i++) {  /* only while windows fill */
             m[i] += new[i];
             for (int j = 0; j < r; j++) G[(size_t) i * r + j] += new[i] * new[j];
@@ -172,30 +192,31 @@ cdef extern from *:
     """
     void __builtin_prefetch(const void* address) noexcept nogil
     struct block:
-        const double* G_ref
-        const double* G_test
-        const double* m_ref
-        const double* m_test
+        const int* G_ref
+        const int* G_test
+        const int* m_ref
+        const int* m_test
         const double* P
-        double a_ref, a_test, b_test, c, diagonal
+        double a_ref, a_test, b_ref, b_test, c, diagonal
     void plus(double* near, double w, const double* other, int n) noexcept nogil
     void visit(const block* at, double* theta, const double* u, int r, double* work, double* norms,
                double* out) noexcept nogil
-    void swap_outer(double* G, double* m, const double* new, const double* gone, int r) noexcept nogil
-    void add_outer(double* G, double* m, const double* new, int r) noexcept nogil
+    void swap_outer(int* G, int* m, const int* new, const int* gone, int r) noexcept nogil
+    void add_outer(int* G, int* m, const int* new, int r) noexcept nogil
 
 
-cdef inline const double* widened(const float* psi, double* out, int r) noexcept nogil:
-    """The same numbers as doubles."""
+cdef inline const int* widened(const short* psi, int* out, int r) noexcept nogil:
+    """The same numbers with room for their products."""
     cdef int j
     for j in range(r):
         out[j] = psi[j]
     return out
 
 
-cdef void factor_one(const double* G, int count, double diagonal, double alpha, double* P, int r) noexcept nogil:
+cdef void factor_one(const int* G, int count, double unit, double diagonal, double alpha, double* P,
+                     int r) noexcept nogil:
     cdef int i, j, info
-    cdef double scale = (1.0 - alpha) / count if count > 0 else 0.0
+    cdef double scale = (1.0 - alpha) * unit * unit / count if count > 0 else 0.0
     for i in range(r):
         for j in range(r):
             P[i * r + j] = scale * G[i * r + j]
@@ -207,8 +228,8 @@ cdef void factor_one(const double* G, int count, double diagonal, double alpha, 
             P[i * r + j] = P[j * r + i]
 
 
-def factor(const int[::1] nodes, const double[:, :, :, ::1] G, const int[::1] ref_count, const double[::1] degree,
-           double alpha, double c, double k, double slack, double[:, :, ::1] P):
+def factor(const int[::1] nodes, const int[:, :, :, ::1] G, const int[::1] ref_count, double unit,
+           const double[::1] degree, double alpha, double c, double k, double slack, double[:, :, ::1] P):
     """P_v = [ (1 - alpha) H_v + (c d_v + k + alpha/2 + slack) I ]^-1 for each of ``nodes``.
 
     Twice the bracket is at least every scale's block A_s + (c d_v + k) I, because e_max(H'_s) <= 1 for a
@@ -219,18 +240,21 @@ def factor(const int[::1] nodes, const double[:, :, :, ::1] G, const int[::1] re
     with nogil:
         for n in range(nodes.shape[0]):
             v = nodes[n]
-            factor_one(&G[v, 0, 0, 0], ref_count[v], c * degree[v] + k + 0.5 * alpha + slack, alpha, &P[v, 0, 0], r)
+            factor_one(&G[v, 0, 0, 0], ref_count[v], unit, c * degree[v] + k + 0.5 * alpha + slack, alpha,
+                       &P[v, 0, 0], r)
 
 
-def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi, const float[:, ::1] z,
-            const int[::1] lengths, float[:, :, ::1] ref_psi, float[:, :, ::1] ref_z, int[::1] ref_head,
-            int[::1] ref_count, float[:, :, ::1] test_psi, float[:, :, ::1] test_z, int[::1] test_head,
-            int[::1] test_count, int[::1] moves, int every, double[:, :, :, ::1] G, double[:, :, ::1] m,
+def advance(const int[::1] nodes, const int[::1] sample, const short[:, ::1] psi, const float[:, ::1] z,
+            double unit, const int[::1] lengths, short[:, :, ::1] ref_psi, float[:, :, ::1] ref_z, int[::1] ref_head,
+            int[::1] ref_count, short[:, :, ::1] test_psi, float[:, :, ::1] test_z, int[::1] test_head,
+            int[::1] test_count, int[::1] moves, int every, int[:, :, :, ::1] G, int[:, :, ::1] m,
             const unsigned char[::1] held, const unsigned char[::1] silent, double[:, :, ::1] P,
             double[:, :, ::1] theta, const int[::1] indptr, const int[::1] indices, const double[::1] weights,
             const double[::1] degree, double alpha, double c, double k, double slack, int sweeps,
-            double[:, ::1] scores, double[:, ::1] exposure, double[::1] work):
+            double[:, ::1] scores, double[:, ::1] exposure, double[::1] work, int[::1] counts):
     """Window moves and sweeps of ``nodes``, node by node, so that the sums of a node are fetched once.
+
+    Features psi, sums G and m are whole numbers of ``unit`` (G: of its square).
 
     Move: node nodes[n] takes the sample with features psi[i] and values z[i], i = sample[n]; -1: none. While its
     reference is not full, the sample goes there. Otherwise it enters every test window; what leaves the longest
@@ -251,17 +275,18 @@ def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi
     """
     cdef int n, v, i, s, e, j, age, slot, iteration, n_nodes = nodes.shape[0], S = lengths.shape[0]
     cdef int r = G.shape[2], d = ref_z.shape[2], n_ref = ref_psi.shape[1], n_long = test_psi.shape[1]
-    cdef size_t psi_bytes = r * sizeof(float), z_bytes = d * sizeof(float)
+    cdef size_t psi_bytes = r * sizeof(short), z_bytes = d * sizeof(float)
     cdef double variance, mean, one_ref = 1.0 / n_ref, one_test
     cdef double norms[2]
     cdef double out[3]
     cdef block at
-    cdef const double* new
-    cdef const float* leaving
-    cdef double* gone = &work[r]
-    cdef double* near = &work[4 * r]  # (S, r) weighted sum of the neighbours' parameters
+    cdef const int* new
+    cdef const short* leaving
+    cdef int* gone = &counts[r]
+    cdef double* near = &work[(4 + r) * r]  # (S, r) weighted sum of the neighbours' parameters
     norms[0] = norms[1] = 0.0
-    at.a_ref, at.c = (1.0 - alpha) * one_ref, c
+    at.b_ref, at.c = (1.0 - alpha) * one_ref * unit, c
+    at.a_ref = at.b_ref * unit
     with nogil:
         for iteration in range(max(sweeps, 1)):
             norms[0] = 0.0
@@ -280,7 +305,7 @@ def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi
                     __builtin_prefetch(&test_z[e, test_head[e], 0])
                 i = sample[n]
                 if iteration == 0 and i >= 0:
-                    new = widened(&psi[i, 0], &work[0], r)
+                    new = widened(&psi[i, 0], &counts[0], r)
                     if ref_count[v] < n_ref:
                         slot = (ref_head[v] + ref_count[v]) % n_ref
                         memcpy(&ref_psi[v, slot, 0], &psi[i, 0], psi_bytes)
@@ -302,7 +327,7 @@ def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi
                             slot = test_head[v]
                             if not held[v]:
                                 leaving = &test_psi[v, slot, 0]
-                                new = widened(leaving, &work[0], r)
+                                new = widened(leaving, &counts[0], r)
                                 swap_outer(&G[v, 0, 0, 0], &m[v, 0, 0], new,
                                            widened(&ref_psi[v, ref_head[v], 0], gone, r), r)
                                 memcpy(&ref_psi[v, ref_head[v], 0], leaving, psi_bytes)
@@ -313,8 +338,8 @@ def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi
                         memcpy(&test_z[v, slot, 0], &z[i, 0], z_bytes)
                     moves[v] = (moves[v] + 1) % every
                     if moves[v] == 0:
-                        factor_one(&G[v, 0, 0, 0], ref_count[v], c * degree[v] + k + 0.5 * alpha + slack, alpha,
-                                   &P[v, 0, 0], r)
+                        factor_one(&G[v, 0, 0, 0], ref_count[v], unit, c * degree[v] + k + 0.5 * alpha + slack,
+                                   alpha, &P[v, 0, 0], r)
                 if sweeps == 0:
                     continue
                 at.diagonal = c * degree[v] + k
@@ -333,14 +358,14 @@ def advance(const int[::1] nodes, const int[::1] sample, const float[:, ::1] psi
                         continue
                     one_test = 1.0 / lengths[s]
                     at.G_test, at.m_test = &G[v, s + 1, 0, 0], &m[v, s + 1, 0]
-                    at.a_test, at.b_test = alpha * one_test, (1.0 - alpha) * one_test
+                    at.a_test, at.b_test = alpha * one_test * unit * unit, (1.0 - alpha) * one_test * unit
                     if iteration < sweeps - 1:
                         visit(&at, &theta[v, s, 0], near + s * r, r, &work[0], norms, NULL)
                         continue
                     visit(&at, &theta[v, s, 0], near + s * r, r, &work[0], norms, out)
                     scores[v, s] = out[0]
-                    mean = out[2] * one_ref
-                    variance = max(out[1] * one_ref - mean * mean, 0.0)
+                    mean = out[2] * one_ref * unit
+                    variance = max(out[1] * one_ref * unit * unit - mean * mean, 0.0)
                     if variance > 0.0:
                         variance = variance / (degree[v] * degree[v])
                     exposure[v, s] = (1.0 - alpha) * (1.0 - alpha) * variance * (one_test + one_ref)

@@ -28,8 +28,8 @@ class Twin:
 
     def slide(self, nodes, z):
         z = z.astype(np.float32)
-        for v, x, psi in zip(nodes, z, self.bank.features(z).astype(np.float32), strict=True):
-            psi = psi.astype(np.float64)
+        features = np.round(self.bank.features(z) / self.bank.unit) * self.bank.unit
+        for v, x, psi in zip(nodes, z, features, strict=True):
             if len(self.ref[v]) < self.n_ref:
                 self.ref[v].append(psi)
                 self.z_ref[v].append(x)
