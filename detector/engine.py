@@ -206,7 +206,7 @@ class Engine:
         return float(self.known.coverage(bank.test_z[some, slot]).mean())
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays for `restore`; sums are rebuilt here too, so that both go on alike."""
+        """Arrays for `restore`; blocks are factorised here too, so that both go on alike."""
         self._settle()
         return self.bank.state() | {"stamps": self.stamps.copy(), "moved": self._moved.copy()}
 

@@ -1,7 +1,7 @@
 """What happened since the last snapshot, in a form that the pipeline can be given again.
 
 An `Entry` is a run of samples of one source, an operator's command, the end of the stream, or a *rebuild*:
-the moment at which the pipeline recomputed its sums for a snapshot. Entries replayed in order after a
+the moment at which the pipeline factorised its blocks for a snapshot. Entries replayed in order after a
 snapshot bring a pipeline to the same state, bit for bit.
 
 Samples are stored as columns: the names met, then per sample the index of its name, its time and its values.

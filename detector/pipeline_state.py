@@ -28,12 +28,12 @@ from estimators.features import Nystroem
 from estimators.graph import Graph
 from estimators.levels import Quiet
 
-VERSION = 1
+VERSION = 2  # 1 had the features of windows in single precision, which the windows take over
 Arrays = dict[str, NDArray[Any]]
 
 
 def take(pipeline: Pipeline) -> tuple[Arrays, dict[str, Any]]:
-    """Everything of ``pipeline``, whose sums are rebuilt on the way: it goes on as the restored one."""
+    """Everything of ``pipeline``, whose blocks are factorised on the way: it goes on as the restored one."""
     arrays, align = pipeline.aligner.state()
     arrays = _prefixed("align", arrays) | {"silent": pipeline.silent, "stuck": pipeline.stuck}
     meta: dict[str, Any] = {
@@ -101,8 +101,8 @@ def put_back(
     components: Sequence[str] | None = None,
 ) -> Pipeline:
     """The pipeline that `take` saw, for the same or a changed network and settings."""
-    if meta.get("version") != VERSION:
-        raise ValueError(f"state: version {meta.get('version')!r}, this program reads {VERSION}")
+    if meta.get("version") not in (1, VERSION):
+        raise ValueError(f"state: version {meta.get('version')!r}, this program reads 1 and {VERSION}")
     pipeline = Pipeline(network, dim, settings, names=names or meta["names"], components=components)
     old = {name: k for k, name in enumerate(meta["names"])}
     rows = np.array([old.get(name, -1) for name in pipeline.names], np.intp)

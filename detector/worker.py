@@ -198,7 +198,7 @@ class Worker:
         return found
 
     def snapshot(self) -> Outcome:
-        """The whole state; the pipeline rebuilds its sums, and the journal says so."""
+        """The whole state; the pipeline factorises its blocks for it, and the journal says so."""
         arrays, meta = self._pipeline.state()
         self._beat()
         return Outcome([Entry("rebuild")], snapshot=Snapshot(arrays, meta, created=time.time()))

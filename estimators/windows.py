@@ -221,7 +221,7 @@ class WindowBank:
         new, old = np.flatnonzero(rows >= 0), rows[rows >= 0]
         for name in self._STATE:
             found = arrays[name][old]
-            if name.endswith("psi") and found.dtype.kind == "f":  # as states were before version 0.1
+            if name.endswith("psi") and found.dtype.kind == "f":  # as states were once
                 found = self._rounded(found)
             getattr(self, name)[new] = found
         self.rebuild()

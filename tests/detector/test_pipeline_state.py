@@ -223,7 +223,7 @@ def test_newer_state_is_refused():
     """A state of another version is refused, with both versions."""
     arrays, meta = learnt.state()
     other = msgspec.json.encode(msgspec.json.decode(meta) | {"version": 99})
-    with pytest.raises(ValueError, match="version 99, this program reads 1"):
+    with pytest.raises(ValueError, match="version 99, this program reads 1 and 2"):
         thawed((arrays, other))
 
 
