@@ -316,7 +316,7 @@ class Redis(Door):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.server = servers.redis(folder / "redis")
+        self.server = servers.redis(folder / "redis", fsync="everysec")
 
     def source(self) -> dict[str, Any]:
         return {"type": "redis", "port": self.server.port, "streams": ["s"]}
@@ -467,7 +467,7 @@ def _consume(connection: Any, address: str, count: int) -> None:
     connection.send("ready")
     meter = Meter()
     while meter.count < count:
-        meter.take(len(consumer.consume(1000, timeout=0.1)))
+        meter.take(len(consumer.consume(max(1, count // 50), timeout=0.1)))
     connection.send(meter.rate())
     consumer.close()
 

@@ -121,7 +121,12 @@ def mosquitto(
     return Server([program("mosquitto"), "-c", str(config)], port, folder / "log")
 
 
-def redis(folder: Path, password: str | None = None, tls: tuple[Path, Path] | None = None) -> Server:
+def redis(
+    folder: Path,
+    password: str | None = None,
+    tls: tuple[Path, Path] | None = None,
+    fsync: str = "always",  # what it acknowledged survives its death; a server's own default is everysec
+) -> Server:
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     ports = ["--port", str(port)]
@@ -136,7 +141,7 @@ def redis(folder: Path, password: str | None = None, tls: tuple[Path, Path] | No
             str(tls[0]),
         ]
     command = [program("redis-server"), *ports, "--bind", "127.0.0.1", "--dir", str(folder)]
-    command += ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+    command += ["--save", "", "--appendonly", "yes", "--appendfsync", fsync]
     return Server(command + (["--requirepass", password] if password else []), port, folder / "log")
 
 
