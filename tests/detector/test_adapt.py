@@ -437,9 +437,13 @@ def test_incident_on_the_command_line(files):
     path = write_config(files)
     folder = Path(yaml.safe_load(path.read_text())["state"]["directory"])
     shelf_of(folder, case(moved()))._store.close()
+    (files / "wrong.csv").write_text("x,y\n1,2\nabc,3\n")
+    told = refused("fit", files / "wrong.csv", "--target", "y", "--incident", "i1", "-o", files / "n.json",
+                   "--config", path)  # fmt: skip
     run("fit", files / "pairs.csv", "--target", "y", "--incident", "i1", "-o", files / "m.json", "--config",
         path, "--report", files / "r.html")  # fmt: skip
 
+    assert told.startswith(f"detector: {files / 'wrong.csv'}, line 3: x is 'abc'")
     assert AdaptedModel.load(files / "m.json").about["incident"] == "i1"
     assert "Adaptation of y" in (files / "r.html").read_text()
     assert ask(Shelf(Store(folder)), "show")["models"][0]["name"] == "n0.y"
