@@ -170,5 +170,8 @@ def status(config_path: Path, as_json: bool) -> None:
 
 
 aftermath = Kinds(
-    "aftermath", {"status": status}, help="Have incidents examined, and teach those who examine."
+    "aftermath",
+    {"status": status},
+    help="Have incidents examined, and teach those who examine.\n\nA kind goes by its name alone, too: "
+    "`detector footprint` is `detector aftermath footprint`.",
 )
