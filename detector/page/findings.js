@@ -14,6 +14,7 @@ function plain(value, key = "") {
   if (typeof value === "number") return TIMES.has(key) ? clock(value, true) : number(value);
   if (typeof value === "string") return value;
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value) && !value.length) return "none";
   if (Array.isArray(value) && value.every((one) => typeof one !== "object")) return value.map((one) => plain(one)).join(", ");
   if (Array.isArray(value)) return JSON.stringify(value);
   return Object.entries(value).map(([name, one]) => `${words(name)} ${plain(one, name)}`).join(", ");
