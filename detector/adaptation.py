@@ -28,7 +28,7 @@ MODELS = ("kernels", "line")
 LEAST_SIZE = 30.0
 MOST_OUTSIDE = 0.5
 MOST_ROWS = 20_000  # of pairs, and of values; more are thinned
-LEAST_VALUES = 20  # since the change
+LEAST_VALUES = 20  # since the change, and before it
 ALPHA = 0.1  # share of the new values in GRULSIF's denominator
 MOST_RATIO = 0.99 / ALPHA  # of an estimated relative ratio, which is at most 1 / alpha
 
@@ -180,18 +180,24 @@ def within(reference: Floats, x: Floats, level: float) -> NDArray[np.bool_]:
 
 
 def spectral(reference: Floats, values: Floats, seed: int = 0) -> Weigh:
-    """Weights by the plain ratio of the values over the reference."""
-    centre, scale = units(reference)
-    fit = SpectralRatio(seed=seed).fit((reference - centre) / scale, (values - centre) / scale)
-    return lambda x: fit.ratio((x - centre) / scale)
+    """Weights by the plain ratio of the values over the reference; estimated when they are asked for."""
+
+    def weigh(x: Floats) -> Floats:
+        _enough(reference)
+        centre, scale = units(reference)
+        fit = SpectralRatio(seed=seed).fit((reference - centre) / scale, (values - centre) / scale)
+        return fit.ratio((x - centre) / scale)
+
+    return weigh
 
 
 def grulsif(reference: Sequence[Floats], values: Sequence[Floats], links: Any, node: int,
             centre: Floats, scale: Floats) -> Weigh:  # fmt: skip
     """Weights by the ratio that GRULSIF finds for one node of a network, all windows in units of z."""
-    fit = Grulsif(alpha=ALPHA).fit(reference, values, links)
 
     def weigh(x: Floats) -> Floats:
+        _enough(reference[node])
+        fit = Grulsif(alpha=ALPHA).fit(reference, values, links)
         r = np.clip(fit.ratio(node, (x - centre) / scale), 0.0, MOST_RATIO)
         return np.asarray((1.0 - ALPHA) * r / (1.0 - ALPHA * r))  # from relative to plain
 
@@ -203,6 +209,11 @@ def alone(reference: Floats, values: Floats) -> Weigh:
     centre, scale = units(reference)
     before, now = ([(part - centre) / scale] for part in (reference, values))
     return grulsif(before, now, np.zeros((1, 1)), 0, centre, scale)
+
+
+def _enough(reference: Floats) -> None:
+    if len(reference) < LEAST_VALUES:
+        raise Refused(f"only {len(reference)} values before the change; at least {LEAST_VALUES} are needed")
 
 
 def pairs_of(columns: Columns, target: str, features: Sequence[str] = (),

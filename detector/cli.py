@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from detector.commands.adapt import adapt
 from detector.commands.aftermath import aftermath
@@ -37,6 +38,15 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Kinds of findings go by their names alone: `detector footprint`, in short."""
         return super().get_command(context, name) or aftermath.get_command(context, name)
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Kinds only once somebody has begun to write one: the list of commands stays short, and quick."""
+        found = super().shell_complete(context, incomplete)
+        if not incomplete.isalpha():
+            return found
+        known = {item.value for item in found}
+        short = aftermath.shell_complete(click.Context(aftermath), incomplete)
+        return found + [item for item in short if item.value not in known]
 
     def invoke(self, context: click.Context) -> Any:
         try:

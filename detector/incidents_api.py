@@ -97,7 +97,7 @@ class IncidentsApi:
             return error(503, str(failure))
         records = [record.content() for record in stored if record.event.startswith("incident.")]
         if not records:
-            return error(404, "there is no such incident")
+            return error(404, f"there is no incident {incident!r}")
         still_open = incident in self._daemon.worker.picture.open_incidents
         return answer({"incident": incident, "open": still_open, "records": records})
 

@@ -101,6 +101,12 @@ class Reader:
         self._metrics.count("samples_received_total", batch.received, source=self.name)
         for reason, count in batch.rejected.items():
             self._metrics.count("samples_rejected_total", count, source=self.name, reason=reason)
+        if batch.rejected and not batch.samples:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in batch.rejected.items())
+            log.warning(
+                "source %s: nothing of this can be used: %s; see its decode settings", self.name, reasons,
+                extra={"repeat": f"refused {self.name}"},
+            )  # fmt: skip
         if self.source.lag is not None:
             self._metrics.set("source_lag_seconds", self.source.lag, source=self.name)
         if batch.samples or batch.position is not None:

@@ -15,7 +15,7 @@ from detector.quiet_run import QuietRun
 from detector.report_calibration import calibration, promise, warnings
 from detector.report_parts import Page, facts, tag
 from detector.report_pictures import NetworkPicture, Timeline
-from detector.report_replay import against, incidents, network, short, strongest, true_ones
+from detector.report_replay import against, findings, incidents, network, short, strongest, true_ones
 from detector.track import Track
 from detector.wording import number
 
@@ -38,7 +38,7 @@ def replay_page(track: Track, labels: Sequence[Label] | None = None, recording: 
         page.section("Timeline", page.figure("Incidents over time", drawn), tag("p", words, klass="soft"))
     if labels is not None and begin is not None and end is not None:
         page.section("Against the labels", *against(pipeline, stories, known, len(labels), begin, end, grace))
-    page.section("Incidents", incidents(stories, labelled, bool(known)))
+    page.section("Incidents", incidents(stories, labelled, bool(known)), *findings(stories))
     network(page, track, stories)
     strongest(page, track, stories, known, grace)
     if pipeline.report is not None:

@@ -19,6 +19,7 @@ from detector.wording import duration, number, when
 
 STRONGEST = 6
 LISTED = 200  # incidents in the table
+UNFOLDED = 20  # with more of them what was found out is folded away
 DASH = [6, 4]
 
 
@@ -124,6 +125,32 @@ def incidents(stories: list[Story], true_ones: set[str], labelled: bool) -> Mark
     head = ["incident", "opened", "began about", "severity", "end", "lasted", "nodes", "summary"]
     caption = f"the first {LISTED} of {len(stories)}" if len(stories) > LISTED else None
     return table([*head, *(["label"] if labelled else [])], rows, caption)
+
+
+def findings(stories: list[Story]) -> list[Markup]:
+    """What each kind of the aftermath said of each incident, early and once settled."""
+    examined = [story for story in stories[:LISTED] if story.findings]
+    if not examined:
+        return []
+    unfolded = "" if len(examined) <= UNFOLDED else None
+    folds = [
+        tag("details", tag("summary", f"{story.id}: {story.summary}"), _said(story), open=unfolded)
+        for story in examined
+    ]
+    return [tag("h3", "What was found out afterwards"), *folds]
+
+
+def _said(story: Story) -> Markup:
+    """One line for what was said, with all stages at which it was."""
+    stages: dict[tuple[str, str], list[str]] = {}
+    for finding in sorted(story.findings, key=lambda event: str(event.details["kind"])):
+        said = finding.details["kind"], finding.summary
+        stages.setdefault(said, []).append(finding.details["stage"])
+    lines = [
+        tag("li", tag("b", kind), f": {summary}", tag("span", f" ({', '.join(at)})", klass="soft"))
+        for (kind, summary), at in stages.items()
+    ]
+    return tag("ul", *lines, klass="findings")
 
 
 def network(page: Page, track: Track, stories: list[Story]) -> None:

@@ -79,18 +79,23 @@ def _aftermath(connection: sqlite3.Connection, ask: Callable[[str], Any]) -> dic
 def export_files(folder: Path, target: Path) -> dict[str, int]:
     """Every sound case file and model into a folder: NAME.json and NAME.npz each; how many of both."""
     counts = {"case_files": 0, "models": 0}
+    for kind, name, meta, body in _files(folder):
+        path = target / kind / quote(name, safe=" ")  # names come from people
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(f"{path.name}.json").write_bytes(msgspec.json.format(meta, indent=2))
+        path.with_name(f"{path.name}.npz").write_bytes(body)
+        counts[kind] += 1
+    return counts
+
+
+def _files(folder: Path) -> Iterator[tuple[str, str, bytes, bytes]]:
+    """Kind, name, JSON and npz. Errors of whoever writes them are not taken for those of the database."""
     with reading(folder) as connection:
         if connection.execute("PRAGMA user_version").fetchone()[0] < 2:
-            return counts
-        stored = {"case_files": tables.stored_cases, "models": tables.stored_models}
-        for kind, rows in stored.items():
-            (target / kind).mkdir(parents=True, exist_ok=True)
+            return
+        for kind, rows in (("case_files", tables.stored_cases), ("models", tables.stored_models)):
             for name, meta, body in rows(connection):
-                path = target / kind / quote(name, safe=" ")  # names come from people
-                path.with_name(f"{path.name}.json").write_bytes(msgspec.json.format(meta, indent=2))
-                path.with_name(f"{path.name}.npz").write_bytes(body)
-                counts[kind] += 1
-    return counts
+                yield kind, name, meta, body
 
 
 def export(folder: Path) -> Iterator[dict[str, Any]]:

@@ -35,6 +35,7 @@ class Story:
     summary: str
     resolution: str = ""
     peak: float | None = None
+    findings: list[Event] = field(default_factory=list)  # of the aftermath
 
 
 @dataclass
@@ -71,6 +72,12 @@ class Track:
         events = self._heard(self.pipeline.flush())
         self._look([])
         return events
+
+    def examined(self, findings: Sequence[Event]) -> None:
+        """What was found out about incidents: others examine what the pipeline put down."""
+        for event in findings:
+            if event.incident in self.stories:
+                self.stories[event.incident].findings.append(event)
 
     def _heard(self, events: list[Event]) -> list[Event]:
         for event in events:

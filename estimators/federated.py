@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from estimators.kernels import Array, as_points
 from estimators.margin import UNKNOWN, PairwiseClassifier, pairs
+from estimators.sparse_grid import MultiScaleGrid
 
 FORMAT = "detector critical samples"
 VERSION = 1
@@ -82,6 +83,15 @@ class CriticalSamples:
                 raise ForeignMessage(f"multipliers of {pair}: {len(values)} values for {len(X)} samples")
         return made
 
+    def check(self, grid: MultiScaleGrid, features: str) -> None:
+        """ForeignMessage if it was made for another grid or meaning of features."""
+        if self.grid_id != grid.id:
+            raise ForeignMessage(f"{self.site}: grid {self.grid_id}, this one is {grid.id}")
+        if self.features != features:
+            raise ForeignMessage(f"{self.site}: features {self.features!r}, here {features!r}")
+        if self.X.shape[1] != grid.places.shape[1]:
+            raise ForeignMessage(f"{self.site}: {self.X.shape[1]} features per sample")
+
 
 def critical_samples(model: PairwiseClassifier, X: ArrayLike, labels: Sequence[str], *, site: str,
                      features: str) -> CriticalSamples:  # fmt: skip
@@ -108,12 +118,7 @@ def merge(model: PairwiseClassifier, messages: Sequence[CriticalSamples], *,
     if not messages:
         raise ValueError("messages: none to merge")
     for message in messages:
-        if message.grid_id != model.grid.id:
-            raise ForeignMessage(f"{message.site}: grid {message.grid_id}, this one is {model.grid.id}")
-        if message.features != features:
-            raise ForeignMessage(f"{message.site}: features {message.features!r}, here {features!r}")
-        if message.X.shape[1] != model.grid.places.shape[1]:
-            raise ForeignMessage(f"{message.site}: {message.X.shape[1]} features per sample")
+        message.check(model.grid, features)
     last = list({message.site: message for message in messages}.values())
     X = np.concatenate([message.X for message in last])
     labels = [label for message in last for label in message.labels]

@@ -24,6 +24,7 @@ TOL = 0.05
 PRICE = Relaxation.huber(1000.0, 0.3)  # on a measure of volume one, for a target of size one
 WIDTHS = (0.02, 0.7, 10)  # geometric, in units of the values' spread
 COVER_COHERENCE = 0.1
+CANDIDATE_COHERENCE = 0.9  # of the places, from three dimensions on: that of a dictionary of one width
 
 
 class SparseDictionary:
@@ -58,7 +59,7 @@ class SparseDictionary:
         cover = self._cover(points, spread)
         density = _density(points)
         target = (density / density.max()) ** self.power
-        grid = _grid(points, spread)
+        grid = _grid(points, spread, float(cover.widths[0]))
         found = solve_relative(grid.design(points), grid.weights, Tube(target, TOL), self.rho,
                                PRICE, max_iter=300)  # fmt: skip
         peaks = grid.local_maxima(found.alpha)
@@ -86,10 +87,17 @@ def _density(points: Array) -> Array:
     return density
 
 
-def _grid(points: Array, spread: float) -> MultiScaleGrid:
+def _grid(points: Array, spread: float, cover: float) -> MultiScaleGrid:
+    """Places and widths to choose from; ``cover`` is the width of the coarse cover."""
     low, high, n = WIDTHS
+    p = points.shape[1]
     widths = np.geomspace(low, high, n) * spread
-    if points.shape[1] == 1:
+    if p == 1:
         room = widths.mean()
         return MultiScaleGrid.regular(points.min() - room, points.max() + room, PLACES, widths)
-    return MultiScaleGrid.candidates(points, widths, "scale")
+    if p == 2:
+        return MultiScaleGrid.candidates(points, widths, "scale")
+    # Points are far apart, so that good atoms are wide, and most of them would be alike. And atoms of two
+    # nearly equal widths share no function, but the weight: the widest ones are as wide as the cover.
+    places = coherent_subset(points, CANDIDATE_COHERENCE, cover)
+    return MultiScaleGrid.candidates(places, np.geomspace(low * spread, cover, n), "scale")

@@ -2,7 +2,8 @@
 
 An action is a function of the shelf and of arguments, which are a struct: the same struct checks what comes
 over HTTP, describes it in OpenAPI and makes the options of the command line. ``bytes`` travel as base64; on
-the command line they are files.
+the command line they are files. What is wrong with them is told with the field first, or field and number
+("message 2"): there the command line puts the name of the file.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from detector.aftermath import tables
 from detector.aftermath.actions import Action, ActionError, Arguments, NotThere
 from detector.aftermath.casefile import STAGES, CaseFile
 from detector.aftermath.examiner import Examiner, Finding, finding_event
-from detector.aftermath.hand import Hand, Overloaded
+from detector.aftermath.hand import PATIENCE, Hand, Overloaded
 from detector.aftermath.kinds import KINDS, build_examiner, relearning
 from detector.aftermath.orders import Busy, Order, Orders
 from detector.aftermath.packing import Unreadable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("detector.aftermath")
 RELEARN = "learn from labels"
-PATIENCE_S = 15.0
+PATIENCE_S = 15.0  # besides what an examiner may take
 RETRY_S = 5.0  # after the store or the thread refused
 
 Publish = Callable[[Sequence[Event], Key], Awaitable[None]]
@@ -57,7 +57,7 @@ class Desk:
         self.orders = Orders()
         self.exchange: Exchange | None = None
         self._done: set[Key] = set()  # examined, while the store may not know it yet
-        self._moved = time.monotonic()  # when the latest turn ended
+        self._moved = time.monotonic()  # when the latest turn or examiner ended
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -71,8 +71,8 @@ class Desk:
         self._wake.set()
 
     def stuck(self) -> bool:
-        """Whether nothing was finished for longer than one case file may take."""
-        return time.monotonic() - self._moved > PATIENCE_S + self.settings.time_limit * len(KINDS)
+        """Whether nothing was finished for longer than one examiner may take."""
+        return time.monotonic() - self._moved > PATIENCE_S + PATIENCE * self.settings.time_limit
 
     @property
     def at_rest(self) -> bool:
@@ -207,11 +207,14 @@ class Desk:
         except Overloaded:
             raise
         except TimeoutError:
-            self._failed(examiner.kind, "time", f"{where}: given up after {self.settings.time_limit:g} s")
+            passed = time.monotonic() - begun
+            limit = f"time_limit: {self.settings.time_limit:g} s of computing"
+            self._failed(examiner.kind, "time", f"{where}: given up after {passed:.1f} s ({limit})")
         except Exception as error:
             self._failed(examiner.kind, "error", f"{where}: {type(error).__name__}: {error}", error)
         finally:
-            self._metrics.observe("aftermath_seconds", time.monotonic() - begun)
+            self._moved = time.monotonic()
+            self._metrics.observe("aftermath_seconds", self._moved - begun)
         return None
 
     def _examine_again(self, incident: str) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from detector.aftermath.actions import Action
 from detector.aftermath.casefile import CaseFile, Stage
 from detector.aftermath.examiner import Finding
 from detector.aftermath.settings import AftermathSettings, ExplanationSettings
 from detector.aftermath.shelf import Shelf
+from detector.events import rounded
 from estimators.sparse_ratio import Component, SparseRatioExplainer
 
 ACTIONS: dict[str, Action] = {}
@@ -33,6 +35,10 @@ class Range:
     width: float
     before: float  # share of the values
     after: float
+
+    def record(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {key: rounded(x) if isinstance(x, float) else x for key, x in vars(self).items()}
 
     def words(self) -> str:
         where = f"around {number(self.centre, self.width)} (width {self.width:.2g})"
@@ -64,7 +70,7 @@ class Explainer:
         if not found:
             return None
         told = [f"{name}: {_sentence(case, ranges)}" for name, ranges in list(found.items())[:TOLD]]
-        data = {name: [vars(r) for r in ranges] for name, ranges in found.items()}
+        data = [{"name": name} | r.record() for name, ranges in found.items() for r in ranges]
         return Finding(self.kind, "; ".join(told), {"nodes": data})
 
 

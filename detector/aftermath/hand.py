@@ -1,4 +1,8 @@
-"""A thread of low priority for work that may take long, or hang: then it is left behind for a new one."""
+"""A thread of low priority for work that may take long, or hang: then it is left behind for a new one.
+
+What is limited is the thread's own CPU time. On a busy core it runs seldom, and half a second of work can
+take half a minute by the clock, which is no reason to give it up. The clock finds what waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 NICE = 10
 LEFT_BEHIND = 2  # threads that may hang before no more work is taken on
+PATIENCE = 10.0  # by the clock, work may take so many times its limit
+LOOK_S = 0.05  # least time between two looks at how much was used
 
 Result = TypeVar("Result")
 Job = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
@@ -31,7 +38,10 @@ class Hand:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
 
     async def run(self, limit: float | None, work: Callable[..., Result], *arguments: Any) -> Result:
-        """TimeoutError after ``limit`` seconds: the work may go on, but nobody waits for it."""
+        """TimeoutError after ``limit`` seconds of CPU time, or `PATIENCE` times as many by the clock.
+
+        The work may go on then, but nobody waits for it.
+        """
         self._left = [thread for thread in self._left if thread.is_alive()]
         if len(self._left) >= LEFT_BEHIND:
             raise Overloaded(f"{len(self._left)} earlier examinations still run")
@@ -40,13 +50,35 @@ class Hand:
             self._thread = threading.Thread(target=_work, args=(self._jobs,), name="aftermath", daemon=True)
             self._thread.start()
         future: Future[Result] = Future()
+        before = self._used()
         self._jobs.put((future, work, arguments))
+        done = asyncio.wrap_future(future)
         try:
-            async with asyncio.timeout(limit):
-                return await asyncio.wrap_future(future)
+            if limit is not None:
+                await self._watch(done, limit, before)
+            return await done
         except (TimeoutError, asyncio.CancelledError):
+            done.cancel()
             self._leave(future)
             raise
+
+    async def _watch(self, done: asyncio.Future[Any], limit: float, before: float) -> None:
+        latest = time.monotonic() + PATIENCE * limit
+        while not done.done():
+            # One thread uses no more CPU time than passes by the clock: no need to look sooner.
+            left = min(limit - (self._used() - before), latest - time.monotonic())
+            if left <= 0.0:
+                raise TimeoutError
+            await asyncio.wait([done], timeout=max(left, LOOK_S))
+
+    def _used(self) -> float:
+        """CPU seconds of the thread so far; 0 on systems that do not tell."""
+        assert self._thread is not None  # and it lives: only `close` ends it
+        assert self._thread.ident is not None
+        try:
+            return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+        except (OSError, AttributeError):
+            return 0.0
 
     def _leave(self, future: Future[Any]) -> None:
         if future.done() and not future.cancelled():

@@ -135,7 +135,10 @@ class AftermathSettings(Model):
         default=256 * 2**20, description="Most bytes of case files that nobody labelled.", ge=2**20
     )
     time_limit: Duration = Field(
-        default=20.0, description="Longest time that one examiner may take for one case file.", gt=0, le=600
+        default=20.0,
+        description="Most CPU time of one examiner for one case file; ten times as long by the clock.",
+        gt=0,
+        le=600,
     )
     course: Method = Field(
         default=Method(), description="Whether a change stays, grows, fades, or is over already."

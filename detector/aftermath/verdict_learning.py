@@ -119,16 +119,17 @@ def read_messages(files: Sequence[bytes], question: Question) -> list[CriticalSa
         if said.get("question") != question:
             raise ActionError(f"message {number} of {message.site} is about {said.get('question')!r}, "
                               f"not about {question!r}")  # fmt: skip
+        try:
+            message.check(shared_grid(), VERSION)
+        except ForeignMessage as error:
+            raise ActionError(f"message {number} of {error}") from None
         messages.append(message)
     return messages
 
 
 def _keep(shelf: Shelf, question: Question, messages: list[CriticalSamples], source: str) -> dict[str, Any]:
     _need_two([label for message in messages for label in message.labels], "samples of all sites")
-    try:
-        model = merge(classifier(), messages, features=VERSION)
-    except ForeignMessage as error:
-        raise ActionError(str(error)) from None
+    model = merge(classifier(), messages, features=VERSION)
     if not model.converged:
         raise ActionError("the solver did not converge; the model that was there stays")
     last = {message.site: message for message in messages}

@@ -114,7 +114,7 @@ def _from_incident(config_path: Path, pairs: Path, asked: dict[str, Any]) -> dic
 
     body = {key: value for key, value in asked.items() if value is not None}
     body["pairs"] = base64.b64encode(pairs.read_bytes()).decode()
-    result = act(load_config(config_path), "adapt", "fit", body)
+    result = act(load_config(config_path), "adapt", "fit", body, {"pairs": pairs})
     return result | {key: base64.b64decode(result[key]) for key in ("file", "page") if key in result}
 
 

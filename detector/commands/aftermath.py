@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, MutableMapping
+import re
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from detector.commands.base import RUNTIME, Failure, config_option, json_option, load_config
+from detector.commands.base import RUNTIME, Failure, config_option, failure_of, json_option, load_config
 from detector.commands.client import Daemon, NotRunning
-from detector.commands.options import options_of
+from detector.commands.options import files_of, options_of
 from detector.commands.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _command(kind: str, name: str, action: Action) -> click.Command:
     options, values = options_of(action.arguments)
 
     def run(config_path: Path, as_json: bool, output: Path | None = None, **given: Any) -> None:
-        result = act(load_config(config_path), kind, name, values(given))
+        result = act(load_config(config_path), kind, name, values(given), files_of(given))
         if action.file:
             assert output is not None
             output.write_bytes(base64.b64decode(result.pop("file")))
@@ -72,12 +73,24 @@ def _command(kind: str, name: str, action: Action) -> click.Command:
     return made
 
 
-def act(config: Config, kind: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Have the running daemon do it; if there is none, do it here with its database."""
+def act(
+    config: Config, kind: str, name: str, arguments: dict[str, Any], files: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Have the running daemon do it; if there is none, do it here with its database.
+
+    ``files`` are those that arguments were read from, by what an error calls them.
+    """
     try:
-        return Daemon(config).act(f"/api/v1/aftermath/{kind}/{name}", arguments)
-    except NotRunning:
-        return _here(config, lambda shelf: _directly(shelf, kind, name, arguments))
+        try:
+            return Daemon(config).act(f"/api/v1/aftermath/{kind}/{name}", arguments)
+        except NotRunning:
+            return _here(config, lambda shelf: _directly(shelf, kind, name, arguments))
+    except (Failure, ValueError) as error:
+        failure = error if isinstance(error, Failure) else failure_of(error)
+        for said, path in files.items():
+            if re.match(rf"{said}\b", failure.message):
+                raise Failure(f"{path}{failure.message[len(said) :]}", failure.exit_code) from None
+        raise
 
 
 def _directly(shelf: Shelf, kind: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -140,6 +153,8 @@ def _words(value: Any) -> str:
 @json_option
 def status(config_path: Path, as_json: bool) -> None:
     """Say which kinds examine, what was learnt, and how much waits."""
+    from detector.events import iso
+
     config = load_config(config_path)
     try:
         found: dict[str, Any] = Daemon(config).get("/api/v1/aftermath")
@@ -151,9 +166,12 @@ def status(config_path: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        _print(found | {"models": [one | {"created": iso(one["created"])} for one in found["models"]]})
 
 
 aftermath = Kinds(
-    "aftermath", {"status": status}, help="Have incidents examined, and teach those who examine."
+    "aftermath",
+    {"status": status},
+    help="Have incidents examined, and teach those who examine.\n\nA kind goes by its name alone, too: "
+    "`detector footprint` is `detector aftermath footprint`.",
 )

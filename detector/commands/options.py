@@ -28,6 +28,16 @@ def options_of(struct: type[msgspec.Struct]) -> tuple[list[click.Parameter], Val
     return options, values
 
 
+def files_of(given: dict[str, Any]) -> dict[str, Path]:
+    """The files among the values that click hands over: "pairs", or "message 1" and so on."""
+    found: dict[str, Path] = {}
+    for name, value in given.items():
+        several = enumerate(value, 1) if isinstance(value, tuple) else ()
+        found |= {f"{name} {k}": one for k, one in several if isinstance(one, Path)}
+        found |= {name: value} if isinstance(value, Path) else {}
+    return found
+
+
 def _option(field: inspect.Field) -> click.Option:
     kind, words = _bare(field.type)
     many = isinstance(kind, inspect.ListType)

@@ -17,10 +17,12 @@ from detector.commands.output import Progress, as_json_text, progress_bar
 from detector.commands.report import report_options, write_report
 
 if TYPE_CHECKING:
+    from detector.aftermath.inline import Inline
     from detector.config import Config
     from detector.events import Event
     from detector.labels import Label
     from detector.pipeline import Pipeline
+    from detector.track import Track
 
 
 @click.command()
@@ -69,15 +71,22 @@ def replay(
             counts["samples"] += part.batch.received
             counts["refused"] += sum(part.batch.rejected.values())
             show((track or pipeline).push(samples))
-            show(examine(pipeline))
+            show(_examined(examine, pipeline, track))
             progress("replay" if pipeline.phase == "watching" else "learning", part.share)
         show((track or pipeline).flush())
-        show(examine(pipeline))
+        show(_examined(examine, pipeline, track))
         if track is not None:
             from detector.report_page import replay_page
 
             write_report(replay_page(track, known, file.name), report_path, png_folder)
     click.echo(_summary(pipeline, counts, show.seen, time.monotonic() - begun), err=True)
+
+
+def _examined(examine: Inline, pipeline: Pipeline, track: Track | None) -> list[Event]:
+    found = examine(pipeline)
+    if track is not None:
+        track.examined(found)
+    return found
 
 
 def _labels(path: Path | None) -> list[Label] | None:

@@ -14,8 +14,10 @@ function plain(value, key = "") {
   if (typeof value === "number") return TIMES.has(key) ? clock(value, true) : number(value);
   if (typeof value === "string") return value;
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value) && !value.length) return "none";
   if (Array.isArray(value) && value.every((one) => typeof one !== "object")) return value.map((one) => plain(one)).join(", ");
-  return JSON.stringify(value);
+  if (Array.isArray(value)) return JSON.stringify(value);
+  return Object.entries(value).map(([name, one]) => `${words(name)} ${plain(one, name)}`).join(", ");
 }
 
 const cell = (value, key) => element("td", { class: typeof value === "number" ? "number" : "", textContent: plain(value, key) });

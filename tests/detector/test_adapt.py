@@ -329,6 +329,17 @@ def test_refusals_leave_no_file(files):
     assert "other.csv: there is no column 'c0'" in refused(*fit, "y", "--values", files / "other.csv")
     assert "give one of --values and --incident" in refused(*fit, "y", code=2)
     assert "below 300" in refused(*fit, "y", "--values", files / "values.csv", "--least-size", "300")
+    (files / "few.csv").write_text("c0,y\n70,1\n71,2\n72,3\n")
+    with_few = ("fit", files / "few.csv", "-o", files / "m.json", "--target", "y", "--feature", "c0")
+    for ratio in ("spectral", "grulsif"):
+        few = (*fit, "y", "--ratio", ratio, "--values")
+        assert "only 3 values since the change; at least 20" in refused(*few, files / "few.csv")
+        assert "only 3 values before the change; at least 20" in refused(
+            *few, files / "values.csv", "--reference", files / "few.csv"
+        )
+        assert "only 3 labelled pairs; at least 30 are needed" in refused(
+            *with_few, "--ratio", ratio, "--values", files / "values.csv"
+        )
     assert not (files / "m.json").exists()
 
 
@@ -437,9 +448,13 @@ def test_incident_on_the_command_line(files):
     path = write_config(files)
     folder = Path(yaml.safe_load(path.read_text())["state"]["directory"])
     shelf_of(folder, case(moved()))._store.close()
+    (files / "wrong.csv").write_text("x,y\n1,2\nabc,3\n")
+    told = refused("fit", files / "wrong.csv", "--target", "y", "--incident", "i1", "-o", files / "n.json",
+                   "--config", path)  # fmt: skip
     run("fit", files / "pairs.csv", "--target", "y", "--incident", "i1", "-o", files / "m.json", "--config",
         path, "--report", files / "r.html")  # fmt: skip
 
+    assert told.startswith(f"detector: {files / 'wrong.csv'}, line 3: x is 'abc'")
     assert AdaptedModel.load(files / "m.json").about["incident"] == "i1"
     assert "Adaptation of y" in (files / "r.html").read_text()
     assert ask(Shelf(Store(folder)), "show")["models"][0]["name"] == "n0.y"

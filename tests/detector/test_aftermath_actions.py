@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -244,10 +245,14 @@ def test_status_and_export_of_files(folder: Path) -> None:
     run("aftermath", "site", "enrol", "--name", "../a b")
     said = json.loads(run("aftermath", "status", "--json").stdout)
     assert (said["waiting"], said["models"][0]["name"]) == (2, "../a b")
+    assert re.search(r"site\t../a b\t1\t20\d\d-\d\d-\d\dT", run("aftermath", "status").stdout)
     assert "2 case files and 1 models" in run("state", "export", "--files", "files").stdout
     names = sorted(path.name for path in (folder / "files").rglob("*.*"))
     assert names == ["i1-early.json", "i1-early.npz", "i2-early.json", "i2-early.npz",
                      "site-..%2Fa b-1.json", "site-..%2Fa b-1.npz"]  # fmt: skip
+    (folder / "taken").write_text("")
+    refused = run("state", "export", "--files", "taken/files", code=74).stderr
+    assert refused == "detector: taken/files/case_files: Not a directory\n"
     inspected = json.loads(run("state", "inspect", "--json").stdout)
     assert inspected["case_files"] | {"bytes": 0} == {"count": 2, "waiting": 2, "labelled": 1, "bytes": 0}
 

@@ -93,6 +93,17 @@ def test_version_and_usage() -> None:
     assert "No such option" in run("run", "--bogus", code=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("begun", "offered"),
+    [("fo", ["footprint"]), ("re", ["replay", "regime"]), ("ad", ["adapt"]), ("--d", ["--debug"])],
+)
+def test_completion_offers_kinds_by_their_names(begun: str, offered: list[str]) -> None:
+    """Once begun: `detector <Tab>` lists the commands alone, and loads none of them."""
+    context = click.Context(cli)
+    assert [item.value for item in cli.shell_complete(context, begun)] == offered
+    assert "footprint" not in {item.value for item in cli.shell_complete(context, "")}
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str) -> None:
     text = run("completion", shell).stdout

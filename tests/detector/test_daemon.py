@@ -101,6 +101,14 @@ def test_dry_run_sends_nothing_and_keeps_what_waits(tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_source_of_which_nothing_can_be_used_is_told(tmp_path: Path) -> None:
+    """Wrong decode settings must not look like silence."""
+    (tmp_path / "in.jsonl").write_text("time,n0,n1\n" + "1700000000,1.0,2.0\n" * 50)
+    with rig.Service(rig.write_config(tmp_path), "--once") as service:
+        assert service.process.wait(60) == 0
+        assert "source in: nothing of this can be used: 51 malformed; see its decode" in service.said()
+
+
 def test_reload_is_all_or_nothing(tmp_path: Path) -> None:
     """A bad file changes nothing and is told; a good one is taken over while unchanged doors stay open."""
     feed(tmp_path, 0, 60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_one_that_hangs_is_left_behind(tmp_path, monkeypatch) -> None:
     rig = Rig(tmp_path, monkeypatch, size=hangs)
     monkeypatch.setattr("detector.aftermath.desk.RETRY_S", 0.05)
     try:
-        threading.Timer(1.0, freed.set).start()
+        threading.Timer(2.0, freed.set).start()
         rig.run(case("i1"), case("i2"), case("i3"), limit=0.05)
     finally:
         freed.set()
@@ -162,6 +163,43 @@ def test_one_that_hangs_is_left_behind(tmp_path, monkeypatch) -> None:
     assert rig.count("aftermath_failures_total", kind="size", reason="time") == 2
     assert [event.id for event in rig.events] == ["i3-size-early"]
     assert rig.waiting == []
+
+
+def test_one_that_has_to_wait_is_not_given_up(tmp_path, monkeypatch) -> None:
+    """What is limited is CPU time: a busy core, or an answer that takes its time, loses no finding."""
+
+    def waits(case: CaseFile) -> Finding:
+        time.sleep(0.3)
+        return size(case)
+
+    rig = Rig(tmp_path, monkeypatch, size=waits)
+    rig.run(case("i1"), limit=0.1)
+
+    assert [event.id for event in rig.events] == ["i1-size-early"]
+    assert rig.count("aftermath_failures_total", kind="size", reason="time") == 0
+
+
+def test_one_that_computes_for_too_long_is_given_up(tmp_path, monkeypatch, caplog) -> None:
+    """Long before the clock would: and the time that it spent before, on other cases, does not count."""
+    ended = threading.Event()
+
+    def computes(case: CaseFile) -> Finding:
+        begun = time.thread_time()
+        while time.thread_time() - begun < (20.0 if case.incident == "i2" else 0.2) and not ended.is_set():
+            sum(range(1000))
+        return size(case)
+
+    rig = Rig(tmp_path, monkeypatch, size=computes)
+    monkeypatch.setattr("detector.aftermath.hand.PATIENCE", 1000.0)
+    try:
+        rig.run(case("i1"), case("i2"), case("i3"), limit=0.35)
+    finally:
+        ended.set()
+
+    assert [event.id for event in rig.events] == ["i1-size-early", "i3-size-early"]
+    assert rig.count("aftermath_failures_total", kind="size", reason="time") == 1
+    assert "size of i2, early: given up after " in caplog.text
+    assert "(time_limit: 0.35 s of computing)" in caplog.text
 
 
 def test_a_damaged_case_file_is_passed_over(tmp_path, monkeypatch) -> None:

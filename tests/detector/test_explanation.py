@@ -43,8 +43,8 @@ def test_a_shift_is_told(case):
     """Both changed nodes: values around 4 appeared, values around 0 vanished; JSON-ready."""
     finding = explain(case)
 
-    assert set(finding.data["nodes"]) == {"n1", "n2"}
-    for ranges in finding.data["nodes"].values():
+    assert {row["name"] for row in finding.data["nodes"]} == {"n1", "n2"}
+    for ranges in ([row for row in finding.data["nodes"] if row["name"] == name] for name in ("n1", "n2")):
         gained = next(r for r in ranges if r["after"] > r["before"])
         assert gained["centre"] == pytest.approx(4.0, abs=1.0)
         assert gained["component"] == case.components[0]
@@ -58,7 +58,7 @@ def test_a_narrow_mode_in_sensor_units(case):
     """A narrow mode moved by three of its deviations: place and width in the sensor's units."""
     rng = np.random.default_rng(0)
     told = explain(of_values(case, modes(rng, 250), modes(rng, 120, 0.15), centre=1000.0, scale=-20.0))
-    ranges = next(iter(told.data["nodes"].values()))
+    ranges = told.data["nodes"]
     gained = next(r for r in ranges if r["after"] > r["before"])
     lost = next(r for r in ranges if r["after"] < r["before"])
 
@@ -74,7 +74,7 @@ def test_components_are_named(case):
     after = rng.normal(size=(100, 2))
     after[:, 1] += 3.0
     told = explain(of_values(case, rng.normal(size=(250, 2)), after))
-    parts = {r["component"] for ranges in told.data["nodes"].values() for r in ranges if r["before"] < 0.2}
+    parts = {r["component"] for r in told.data["nodes"] if r["before"] < 0.2}
 
     assert parts == {"c1"}
     assert told.summary.startswith(f"{case.certain[0]}: c1 around")
@@ -100,7 +100,7 @@ def test_no_way_back_to_sensor_units(case):
     """Differenced values stay in quiet units; no NaN is told."""
     rng = np.random.default_rng(4)
     told = explain(of_values(case, rng.normal(size=(100, 1)), 5.0 + rng.normal(size=(64, 1)), scale=np.nan))
-    first = next(iter(told.data["nodes"].values()))[0]
+    first = told.data["nodes"][0]
 
     assert np.isfinite(first["centre"])
     assert np.isfinite(first["width"])

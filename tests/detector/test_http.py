@@ -73,7 +73,7 @@ def test_incidents_are_listed_and_shown(service: rig.Service) -> None:
     assert len(service.ask("/api/v1/incidents?limit=1")[1]["incidents"]) == 1
     for bad in ("limit=0", "limit=x", "limit=10001", "state=half"):
         assert service.ask(f"/api/v1/incidents?{bad}")[0] == 400
-    assert service.ask("/api/v1/incidents/no-such")[0] == 404
+    assert service.ask("/api/v1/incidents/no-such") == (404, {"error": "there is no incident 'no-such'"})
 
 
 @pytest.mark.parametrize(

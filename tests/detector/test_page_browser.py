@@ -103,6 +103,10 @@ def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:
     shown = text(browser, course)
     assert "growing" in shown
     assert NODES[1] in shown
+    until(browser, f'document.querySelector("{card} [data-kind=explanation]") !== null', 30)
+    find(browser, f"{card} [data-kind=explanation] summary").click()
+    assert "centre" in text(browser, f"{card} [data-kind=explanation] thead")
+    assert "{" not in text(browser, f"{card} .findings"), "numbers in tables, no JSON"
 
     find(browser, f"{card} [data-action=label]").click()
     assert "still moves away" in text(browser, "#ask-extra")

@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from connectors.base import Sample
+from detector.aftermath.inline import Inline
+from detector.aftermath.settings import AftermathSettings
 from detector.cli import cli
 from detector.labels import Label, read_labels
 from detector.network import Network
@@ -22,6 +25,7 @@ from detector.report_page import calibration_page, replay_page
 from detector.report_parts import Page, tag
 from detector.report_pictures import Timeline
 from detector.report_png import save_pictures
+from detector.report_replay import findings
 from detector.score import compare, matches
 from detector.settings import AlarmSettings, Budget, EstimatorSettings, Settings, WindowSettings
 from detector.track import Story, Track
@@ -53,10 +57,13 @@ def network() -> Network:
 
 
 @pytest.fixture(scope="module")
-def track() -> Track:
-    made = Track(Pipeline(network(), 1, SETTINGS))
+def track(tmp_path_factory: pytest.TempPathFactory) -> Track:
+    pipeline = Pipeline(network(), 1, SETTINGS)
+    examine, pipeline.cases = Inline(AftermathSettings(), tmp_path_factory.mktemp("none")), []
+    made = Track(pipeline)
     made.push(samples())
     made.flush()
+    made.examined(examine(pipeline))
     return made
 
 
@@ -133,6 +140,35 @@ def test_replay_report_tells_what_happened(replay_file: Path, track: Track) -> N
     assert NAMES[1] not in text
     assert HOSTILE not in text
     assert "mean <b>" not in text
+
+
+def test_findings_stand_with_their_incident(track: Track) -> None:
+    """Each kind once per thing it said, with the stages; names in it are only text."""
+    stories = list(track.stories.values())
+    told = [story for story in stories if story.findings]
+    heading, *folds = findings(stories)
+    assert len(folds) == len(told) > 0
+    for story, fold in zip(told, folds, strict=True):
+        assert fold.startswith('<details open=""><summary>' + story.id)
+        assert "<b>footprint</b>: " in fold
+        assert fold.count("<li>") == len({(e.details["kind"], e.summary) for e in story.findings})
+        assert "settled)</span>" in fold
+        assert HOSTILE not in fold
+    assert "found out" in heading
+    assert findings([_story(10)]) == []
+
+
+def test_findings_of_many_incidents_are_folded(track: Track) -> None:
+    told = next(story for story in track.stories.values() if story.findings)
+    assert all(fold.startswith("<details><summary>") for fold in findings([told] * 21)[1:])
+
+
+def test_a_finding_of_an_incident_nobody_opened(track: Track) -> None:
+    """A track that was begun late has not heard of it."""
+    known = sum(len(story.findings) for story in track.stories.values())
+    event = next(e for story in track.stories.values() for e in story.findings)
+    track.examined([msgspec.structs.replace(event, incident="other")])
+    assert sum(len(story.findings) for story in track.stories.values()) == known
 
 
 def test_reports_load_nothing(replay_file: Path, calibration_file: Path) -> None:
@@ -305,6 +341,8 @@ def test_commands_write_reports(tmp_path: Path) -> None:
     done = run("replay", data, "--config", config, "--report", out, "--labels", marks)
     assert done.exit_code == 0, done.output
     assert "Against the labels" in out.read_text()
+    assert "found out afterwards" in out.read_text()
+    assert '"event":"incident.examined"' in done.output
     out = tmp_path / "calibration.html"
     done = run("calibrate", data, "--config", config, "--until", START + 400, "--dry-run", "--report", out)
     assert done.exit_code == 0, done.output

@@ -167,11 +167,11 @@ def test_export_says_what_is_sent(files):
         (lambda body: b"[1, 2]", "message 1: format: this is no message"),
         (
             lambda body: body.replace(b"case features 1", b"case features 0"),
-            "features 'case features 0', here",
+            "message 1 of site 0: features 'case features 0', here",
         ),
         (
             lambda body: body.replace(shared_grid().id.encode(), b"0123456789abcdef"),
-            "site 0: grid 0123456789abcdef",
+            "message 1 of site 0: grid 0123456789abcdef",
         ),
         (
             lambda body: body.replace(b'"question": "alarm"', b'"question": "type"'),
@@ -257,7 +257,11 @@ def test_command_line(tmp_path, files, monkeypatch):
     assert json.loads((tmp_path / "mine.json").read_text())["site"] == "here"
     merged = run("merge", "--message", "mine.json", "--message", "site0.json", "--message", "site2.json")
     assert "site 0" in merged
-    assert "message 2 is no JSON, or cut off" in run(
-        "merge", "--message", "mine.json", "--message", "broken.json", code=1
-    )
+    (tmp_path / "foreign.json").write_bytes(files[0].replace(b"case features 1", b"case features 0"))
+    for name, words in (
+        ("broken.json", "broken.json is no JSON, or cut off"),
+        ("foreign.json", "foreign.json of site 0: features 'case features 0', here 'case features 1'"),
+    ):
+        said = run("merge", "--message", "mine.json", "--message", name, code=1)
+        assert said.startswith(f"detector: {words}")
     assert "sites" in run("show")

@@ -154,6 +154,23 @@ def test_dictionary_is_scale_free_and_bounded():
     assert len(SparseDictionary().fit(np.full(50, 7.0))) == 1
 
 
+@pytest.mark.parametrize("dim", [3, 5])
+def test_dictionary_of_a_cloud_is_as_wide_as_its_cover(dim):
+    """Points of a cloud are far apart: no heap of like atoms at the largest width, and none beside it."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(1000, dim))
+    atoms = SparseDictionary(cover=0.7 * dim**0.5, max_atoms=64).fit(x)
+    D = Dictionary(atoms.centers, 1.0, widths=atoms.widths)
+    features = Nystroem(D, tol=1e-3)(x)
+
+    widest = atoms.widths.max()
+    assert (atoms.widths == widest).mean() > 0.5
+    assert ((atoms.widths > 0.7 * widest) == (atoms.widths == widest)).all()
+    same = atoms.take(atoms.widths == widest)
+    assert np.triu(same.transform(same.centers), 1).max() <= 0.9
+    assert np.square(features).sum(axis=1).mean() > 0.65  # most of what the kernel sees is in the atoms' span
+
+
 def test_features_of_many_widths():
     """The features are those of the mean kernel over the widths: of unit norm, exact on the atoms' span."""
     x = two_modes(np.random.default_rng(2), 500)[:, None]
