@@ -38,6 +38,15 @@ def program(name: str) -> str:
     return found
 
 
+def faketime() -> str:
+    """The library that gives a program another wall clock, to be loaded before all others."""
+    program("faketime")
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        raise RuntimeError("libfaketime is not installed: run scripts/install-brokers")
+    return str(found[0])
+
+
 class Server:
     """A server process: started on construction, ready when it answers, ended by `stop` or `kill`."""
 
