@@ -201,6 +201,10 @@ class Service:
         assert found, f"no metric {name} {labels}"
         return total
 
+    def slow(self, name: str, seconds: float) -> float:
+        """Share of what a histogram has seen that took longer; ``seconds`` is one of its bounds."""
+        return 1.0 - self.metric(f"{name}_bucket", le=str(seconds)) / self.metric(f"{name}_count")
+
     def stop(self, timeout: float = 30.0) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)
