@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from detector.state import inspect
 from tests import servers
@@ -301,6 +303,76 @@ def test_shuffled_and_doubled_samples_change_nothing(tmp_path: Path, learnt_stat
     expected = run_once(plain, align=align)
     assert len(expected) > 10
     assert run_once(mixed, align=align) == expected
+
+
+def test_late_samples_are_counted_exactly(tmp_path: Path, learnt_state: Path) -> None:
+    """One in twenty comes after its tick was closed: each is counted, and no other (T8)."""
+    rig.copy_state(learnt_state, tmp_path)
+    lines = list(rig.lines(rig.LEARN + 60, 1000))
+    held_back, mixed, late = [], [], 0
+    for number, line in enumerate(lines):
+        if number % 20 == 7:
+            held_back.append(line)
+        else:
+            mixed.append(line)
+        if number % 800 == 799:  # a hundred ticks; those of the last four are still in time
+            moments = [json.loads(one)["time"] for one in held_back]
+            newest = json.loads(line)["time"]
+            late += sum(moment < newest - 4 for moment in moments)
+            mixed += held_back
+            held_back = []
+    write(tmp_path / "in.jsonl", mixed)
+    config = rig.write_config(tmp_path, align={"step": "1s", "lateness": "4s"})
+    with rig.Service(config) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.ask("/readyz")[1]["sources"]["in"]["status"] == "ended")
+        rig.wait_for(lambda: service.metric("queue_samples") == 0)
+        rig.wait_for(lambda: service.metric("samples_discarded_total") == late > 150)
+        assert service.metric("samples_discarded_total", reason="late") == late
+        assert service.stop() == 0
+
+
+def test_oversized_messages_cost_themselves_only(tmp_path: Path) -> None:
+    """64 MiB through each door: refused, counted once, and the next sample is taken (T7)."""
+    streams, mqtt = servers.redis(tmp_path / "redis"), servers.mosquitto(tmp_path / "mqtt")
+    data = tmp_path / "in.jsonl"
+    data.touch()
+    sources = {
+        "file": {"type": "file", "path": str(data), "mode": "tail", "poll": "20ms"},
+        "push": {"type": "http"},
+        "redis": {"type": "redis", "port": streams.port, "streams": ["samples"]},
+        "mqtt": {"type": "mqtt", "host": "127.0.0.1", "port": mqtt.port, "topics": ["samples"]},
+    }
+    huge = b'{"time":1,"node":"n0","value":' + b" " * 2**26 + b"1}"
+    good = next(rig.lines(0, 1)).encode()
+
+    def publish(message: bytes) -> None:
+        command = [servers.program("mosquitto_pub"), "-p", str(mqtt.port), "-q", "1", "-s", "-t", "samples"]
+        subprocess.run(command, input=message, check=True)
+
+    try:
+        with (
+            rig.Service(rig.write_config(tmp_path, sources=sources)) as service,
+            redis.Redis(port=streams.port) as client,
+        ):
+            service.wait_ready()
+            rig.wait_for(lambda: service.ask("/readyz")[0] == 200)
+            for message in (huge, good):
+                with data.open("ab") as file:
+                    file.write(message + b"\n")
+                client.xadd("samples", {"data": message})
+                publish(message)
+            with contextlib.suppress(ConnectionError):  # it does not read to the end what it refuses
+                assert service.ask("/ingest", "POST", huge)[0] == 413
+            assert service.ask("/ingest", "POST", good)[0] in (200, 204)
+            for name in sources:
+                rig.wait_for(lambda name=name: service.metric("samples_received_total", source=name) == 2)
+                assert service.metric("samples_rejected_total", source=name, reason="too_large") == 1
+                assert service.metric("samples_rejected_total", source=name) == 1
+            assert service.stop() == 0
+    finally:
+        streams.stop()
+        mqtt.stop()
 
 
 def test_invented_nodes_hold_the_cap(tmp_path: Path) -> None:
