@@ -3,13 +3,17 @@ sets nothing back."""
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from connectors.base import Sample
+from connectors.base import Batch, Sample
+from detector.intake import Arrival
 from detector.pace import Pace
 from detector.pipeline import Pipeline
+from detector.snapshot import Snapshot
 from detector.ticks import AlignSettings
+from detector.worker import Plan, Worker
 from tests.detector import learnt
 from tests.detector.learnt import LEARN, NETWORK, NOW, changed, frozen, pipeline, quiet, same, thawed
 
@@ -67,6 +71,29 @@ def test_a_restart_after_it_changes_nothing() -> None:
     rest = samples(changed(NOW + 200, NOW + 330, NOW + 310, [1, 2]), NOW + 200)
     assert one.push(rest) == two.push(rest)
     same(one, two)
+
+
+def test_the_journal_tells_of_it() -> None:
+    """A process killed after it comes to the very same state; where all is well again nothing is done."""
+    plan = Plan(NETWORK, 1, learnt.settings())
+    arrays, meta = learnt.state()
+    snapshot = Snapshot(arrays, msgspec.json.decode(meta))
+    one, two = Worker(plan), Worker(plan)
+    one.start(snapshot, iter(()))
+    early = samples(quiet(NOW, NOW + 20), NOW, DAY)
+    late = samples(quiet(NOW + 20, NOW + 40), NOW + 20)
+    rest = samples(quiet(NOW + 40, NOW + 60), NOW + 40)
+    entries = []
+    for number, part in enumerate((early, late, rest)):
+        if number == 2:
+            assert one.picture.behind is not None
+            entries += one.set_back(one.picture.behind).entries
+            assert one.set_back(0.0).entries == []
+        entries += one.work([Arrival("in", Batch(samples=part, received=len(part)), None)]).entries
+    assert [entry.kind for entry in entries] == ["samples", "samples", "command", "samples"]
+    two.start(snapshot, iter(entries))
+    one.ask(lambda first: two.ask(lambda second: same(first, second)))
+    assert one.picture.watermark == pytest.approx(learnt.START + NOW + 59 - 2)
 
 
 @pytest.mark.parametrize("estimator", ["grulsif", "page-hinkley"])
