@@ -194,7 +194,7 @@ def test_slow_and_dead_sinks_delay_nobody(tmp_path: Path, learnt_state: Path) ->
         made = service.metric("events_total")
         written = rig.wait_for(lambda: len(rig.ids(tmp_path / "out.jsonl")) == made and made)
         assert written > 60
-        assert service.slow("latency_seconds", 1.0) <= 0.01  # a sink hangs for 20 s, and no verdict with it
+        assert service.slow("latency_seconds", 10.0) == 0  # a sink hangs for 20 s, and no verdict with it
         for name in ("hanging", "dead"):
             assert service.metric("outbox_records", sink=name) <= 40
             waiting = service.metric("outbox_records", sink=name)
