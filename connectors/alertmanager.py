@@ -57,7 +57,7 @@ class AlertmanagerSink(Sink):
         super().__init__(config)
         self._client = HttpClient(config)
         self._alerts: dict[str, dict[str, Any]] = {}  # incident -> alert as last sent
-        # incident -> when it ended by the stream's time, and by our clock
+        # incident -> when it ended by the stream's time, and when we heard of it by a clock that nobody sets
         self._ended: dict[str, tuple[float, float]] = {}
         self._findings: dict[str, dict[str, str]] = {}  # annotations that stay while the alert lives
         self._repeating: asyncio.Task[None] | None = None
@@ -83,8 +83,7 @@ class AlertmanagerSink(Sink):
                 continue
             self._alerts[incident] = self._alert(incident, record)
             if record.get("event") in self.config.ending:
-                now = time.time()
-                self._ended[incident] = (_moment(record, ("time",)) or now, now)
+                self._ended[incident] = (_moment(record, ("time",)) or time.time(), time.monotonic())
             elif not late_word:
                 self._ended.pop(incident, None)
             changed.append(incident)
@@ -133,7 +132,7 @@ class AlertmanagerSink(Sink):
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(self.config.resend)
-            now = time.time()
+            now = time.monotonic()
             for incident, (_, heard) in list(self._ended.items()):
                 if now - heard > RESOLVED_S + self.config.resend:
                     del self._ended[incident]

@@ -17,6 +17,7 @@ from .plain import Gate
 from .units import Duration, Size
 
 MAX_VALUES = 64
+MOST_BEHIND_S = 60.0  # of our clock, while that is only waited for
 
 
 class Query(Settings):
@@ -80,6 +81,7 @@ class PrometheusSource(Source):
         self._client = HttpClient(config)
         self._gate = Gate(MAX_VALUES)
         self._last: dict[str, int] = {}  # query -> last grid number asked for
+        self._found: dict[str, int] = {}  # query -> last grid number that gave anything
         self._given: dict[str, dict[int, set[str]]] = {}  # query -> grid number -> nodes given
         self._turn = 0
 
@@ -87,13 +89,16 @@ class PrometheusSource(Source):
         for text in dict.fromkeys(text for query in self.config.queries for text in _texts(query)):
             now = time.time()
             await self._range(text, now, now)  # whether the server takes it, and us
-        first = math.floor((time.time() - self.config.delay - self.config.history) / self.config.step)
+        step, newest = self.config.step, self._newest()
         known = position or {}
         self._last = {
-            _key(query): round(known[_key(query)] / self.config.step) if _key(query) in known else first
-            for query in self.config.queries
+            # A position ahead of the clock is of a time when the clock was wrong.
+            key: min(newest, round(known[key] / step))
+            if key in known
+            else newest - math.ceil(self.config.history / step)
+            for key in map(_key, self.config.queries)
         }
-        self._opened = dict(self._last)
+        self._opened, self._found = dict(self._last), dict(self._last)
         self._given = {_key(query): {} for query in self.config.queries}
 
     async def read(self) -> Batch | None:
@@ -101,7 +106,8 @@ class PrometheusSource(Source):
         while True:
             for _ in self.config.queries:
                 query = self.config.queries[self._turn % len(self.config.queries)]
-                newest = math.floor((time.time() - self.config.delay) / step)
+                newest = self._newest()
+                self._follow_clock(_key(query), newest)
                 if newest > self._last[_key(query)]:
                     end = min(newest, self._last[_key(query)] + self.config.max_points)
                     batch = await self._ask(query, end)
@@ -111,7 +117,21 @@ class PrometheusSource(Source):
                 else:
                     self._turn += 1
             ready = min(self._last[_key(query)] for query in self.config.queries) + 1
-            await asyncio.sleep(max(0.01, ready * step + self.config.delay - time.time()))
+            # No longer than a step: the clock may be set meanwhile.
+            await asyncio.sleep(min(step, max(0.01, ready * step + self.config.delay - time.time())))
+
+    def _newest(self) -> int:
+        """The last grid number that is old enough to be asked for."""
+        return int((time.time() - self.config.delay) // self.config.step)
+
+    def _follow_clock(self, key: str, newest: int) -> None:
+        """The clock may have been set back: what was asked for too early is asked for again."""
+        if newest >= self._last[key]:
+            return
+        if self._found[key] <= newest:
+            self._last[key] = self._found[key]
+        elif (behind := (self._found[key] - newest) * self.config.step) > self.config.step + MOST_BEHIND_S:
+            raise ConnectorError(f"prometheus: our clock is {behind:.0f} s behind the samples", retry=True)
 
     async def _ask(self, query: Query, end: int) -> Batch:
         """Query up to grid number `end`; state moves only after all answers are in."""
@@ -132,6 +152,7 @@ class PrometheusSource(Source):
             if node in given.setdefault(number, set()):
                 continue
             given[number].add(node)
+            self._found[key] = max(self._found[key], number)
             if any(map(math.isinf, values)) or all(map(math.isnan, values)):
                 batch.reject("values")
             else:

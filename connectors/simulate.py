@@ -121,7 +121,9 @@ class SimulateSource(Source):
             self._tick, self._start = position["tick"], position["start"]
         # Stamps of the real clock go on while we are down: after a restart the missed ticks come at once.
         follows_clock = self.config.speed == 1 and self.config.start is None
-        elapsed = time.time() - self._start if follows_clock else self._tick * self.config.period
+        elapsed = self._tick * self.config.period
+        if follows_clock:  # unless it was set back meanwhile
+            elapsed = max(elapsed, time.time() - self._start)
         self._clock_start = time.monotonic() - elapsed / (self.config.speed or 1)
         self._block = -1
 

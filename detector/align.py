@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detector.behind import Behind
 from detector.clock import NEVER, Clock
 from detector.health import Health
 from detector.samples import MAX_TIME, REASONS, Columns, Roster, Sampled
@@ -63,6 +64,7 @@ class Aligner:
             stuck_after=settings.stuck_after,
             max_hold=settings.max_hold,
         )
+        self._behind = Behind(n)
         self.counts: dict[str, int] = dict.fromkeys(("received", "accepted", *REASONS), 0)
         self.forced = 0  # ticks closed because too many samples were waiting
         self._lateness = settings.seconds("lateness")
@@ -81,6 +83,12 @@ class Aligner:
     def watermark(self) -> float | None:
         """Stream time: no tick that ends before it is open. None before the stream has begun."""
         return self._newest - self._lateness if self._newest > NEVER else None
+
+    @property
+    def behind(self) -> float | None:
+        """What time it is to most nodes, while nothing comes that is not late."""
+        alive = int(np.count_nonzero(~self.health.silent & np.isfinite(self.health.last_time)))
+        return self._behind.time(alive, self.settings.seconds("silent_after"))
 
     def push_samples(self, samples: Sequence[Sampled]) -> list[Tick]:
         """`push` for objects with time, node (a name) and values."""
@@ -103,6 +111,16 @@ class Aligner:
         if self._ticks:
             self._open = max(self._open, max(self._ticks) + 1)
             self._close(self._open, ticks)
+        return ticks
+
+    def set_back(self, to: float) -> list[Tick]:
+        """The clock of the samples was set back: close everything, and go on from that time."""
+        ticks = self.flush()
+        self._newest = self.clock.newest = to
+        self._open = int(self._tick_of(np.float64(to - self._lateness)))
+        self.clock.heard = np.minimum(self.clock.heard, to)
+        self.health.set_back()
+        self._behind.forget()
         return ticks
 
     def _check(self, batch: Columns) -> Columns:
@@ -153,6 +171,7 @@ class Aligner:
         before = np.concatenate([[self._newest], newest[:-1]])
         oldest = np.maximum(self._tick_of(before - self._lateness), self._open)  # as each sample arrived
         late = tick < oldest
+        self._behind.take(batch, late)
         if late.any():
             self._store(batch.take(~late), tick[~late])
             self._judge_late(batch.take(late), oldest[late], ticks)

@@ -29,6 +29,7 @@ from detector.lifecycle import Pulse, Signals
 from detector.metrics import Metrics
 from detector.notify import Notifier
 from detector.outbox import Outbox
+from detector.pace import Pace
 from detector.reading import Reader
 from detector.recorder import Recorder
 from detector.records import Record
@@ -225,6 +226,9 @@ class Daemon:
             elif order.name == "flush":
                 await self._take_over(await self.worker.run(self.worker.flush))
                 result = None
+            elif order.name == "set_back":
+                await self._take_over(await self.worker.run(self.worker.set_back, order.arguments["to"]))
+                result = None
             elif order.name == "rebuild":
                 await self.worker.run(self.worker.rebuild, order.arguments["plan"])
                 await self.snapshot()
@@ -249,13 +253,17 @@ class Daemon:
         await self.recorder.add(outcome.entries, [], outcome.snapshot)
 
     async def _housekeeping(self) -> None:
-        """Orders snapshots when they are due; keeps the gauges fresh for whoever asks."""
+        """Orders snapshots when they are due; keeps the gauges fresh; follows a clock that was set back."""
         ordered: asyncio.Future[Any] | None = None
+        pace = Pace()
         while True:
             await asyncio.sleep(0.5)
             self.gauges.refresh()
             if self.recorder.snapshot_due and (ordered is None or ordered.done()):
                 ordered = self.intake.order("snapshot", {})
+            back = pace.look(self.worker.picture.behind, self.worker.plan.settings.align)
+            if back is not None:
+                self.intake.order("set_back", {"to": back})
 
     async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
         """An operator's command, in its turn; what it led to, once that is on disk or refused by it."""

@@ -114,6 +114,11 @@ class Health:
         self._check_at = float(since[~self.silent].min(initial=np.inf)) + 0.999 * self.silent_after
         return np.flatnonzero(lost).astype(np.int32), returned
 
+    def set_back(self) -> None:
+        """Times before now mean nothing any more: as if no node had been heard, though its values count."""
+        self.last_time[:] = self.known_time[:] = np.nan
+        self.until, self._check_at = None, -np.inf
+
     def learn(self, history: Floats) -> None:
         """Take from a learning period (T, N, d; NaN = missing) which nodes vary, and their longest runs."""
         for v in range(history.shape[1]):

@@ -41,6 +41,10 @@ class History:
         self.count[layer.nodes] += 1
         self._n += 1
 
+    def set_back(self, by: float) -> None:
+        """The clock was that much ahead."""
+        self._times[: self._n] -= by
+
     def share(self, wanted: int) -> float:
         """How much of ``wanted`` samples the median node has given."""
         return min(1.0, float(np.median(self.count)) / wanted)

@@ -233,6 +233,16 @@ class Incidents:
         self.actions = Actions()
         return [self._resolve(self._find(id), float(time), "cleared", "operator")]
 
+    def set_back(self) -> list[Event]:
+        """The clock was set back: what is open is let go, since times before and after do not compare."""
+        self.actions = Actions()
+        time, self.roster.time = self.roster.time, None
+        events = []
+        if time is not None:
+            events = [self._resolve(one, time, "timed_out", "policy") for one in list(self.open.values())]
+        self.roster.cooling.clear()
+        return events
+
     def label(self, id: str, time: float, *, alarm: Alarm | None = None, type: str | None = None,
               nodes: Sequence[str] | None = None, note: str | None = None) -> list[Event]:  # fmt: skip
         """Keep what people say about an open or lately ended incident; what is not given stays as it was."""

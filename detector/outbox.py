@@ -12,7 +12,10 @@ from detector.records import Record
 
 
 class Outbox:
-    """Bounded in records and bytes; what does not fit is dropped by policy, and told to the caller."""
+    """Bounded in records and bytes; what does not fit is dropped by policy, and told to the caller.
+
+    What is being sent stays: while that is all there is, one record more may wait.
+    """
 
     def __init__(self, records: int, size: int, full: Literal["drop_oldest", "drop_newest"]) -> None:
         self.limit(records, size, full)

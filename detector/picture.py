@@ -21,6 +21,7 @@ class Picture:
     names: Sequence[str]
     counts: Mapping[str, int]
     watermark: float | None
+    behind: float | None  # the time of samples that are all late
     ticks: int
     statistic: Any
     event_statistic: Any
@@ -44,6 +45,7 @@ class Picture:
             names=pipeline.names,
             counts=dict(pipeline.counts),
             watermark=pipeline.watermark,
+            behind=pipeline.behind,
             ticks=int(pipeline.ticks),
             statistic=np.array(pipeline.statistic, float),
             event_statistic=np.array(pipeline.event_statistic, float),

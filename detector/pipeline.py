@@ -254,6 +254,24 @@ class Pipeline(Readings):
         """What the operator knows: alarm true or false, type, nodes, note."""
         return self._command(self.incidents.label(incident, time, **labels), time)
 
+    def set_back(self, to: float, time: float) -> list[Event]:
+        """The clock of the samples was set back to that time, from about ``time``: all windows start anew."""
+        by = time + self.settings.align.seconds("lateness") - to
+        events = self._run(self.aligner.set_back(to))
+        events += self._command(self.incidents.set_back(), time)
+        everybody = np.arange(self.network.n_nodes, dtype=np.int32)
+        for history in (self.history, self.newcomers):
+            if history is not None:
+                history.set_back(by)
+        if self.engine is not None and self.preprocess is not None:
+            self.preprocess.restart(everybody)
+            if self.screen is not None:
+                self.screen.restart(everybody)
+            self.engine.restart(everybody)
+            self.engine.finish()
+        text = f"the clock of the samples was set back by about {by:.0f} s; windows fill anew"
+        return [*events, detector_event("detector.warning", to, text, {"set_back": by}, "warning")]
+
     def _command(self, events: list[Event], time: float) -> list[Event]:
         if self.engine is not None:
             self.clerk.end(self, events, time)

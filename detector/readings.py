@@ -57,6 +57,10 @@ class Readings:
         return self.aligner.watermark
 
     @property
+    def behind(self) -> float | None:
+        return self.aligner.behind
+
+    @property
     def progress_learning(self) -> float:
         """Share of the learning period seen, 0 to 1."""
         return 1.0 if self.history is None else self.history.share(self.settings.alarm.learn)

@@ -80,7 +80,7 @@ async def restore(daemon: Daemon, store: Store) -> None:
     if snapshot is not None or repeated:
         log.info(
             "state restored: snapshot %s, %d samples repeated, phase %s",
-            "none" if snapshot is None else f"of {time.time() - snapshot.created:.0f} s ago",
+            "none" if snapshot is None else f"of {max(0.0, time.time() - snapshot.created):.0f} s ago",
             repeated, daemon.worker.picture.phase,
         )  # fmt: skip
     if fresh:

@@ -34,7 +34,13 @@ def inspect(folder: Path) -> dict[str, Any]:
             return connection.execute(question).fetchone()[0]
 
         snapshots = [
-            {"seq": seq, "created": created, "age": time.time() - created, "pieces": pieces, "bytes": size}
+            {
+                "seq": seq,
+                "created": created,
+                "age": max(0.0, time.time() - created),
+                "pieces": pieces,
+                "bytes": size,
+            }
             for seq, created, pieces, size in connection.execute(
                 "SELECT seq, created, pieces, (SELECT ifnull(sum(length(body)), 0) FROM snapshot_piece p "
                 "WHERE p.seq = s.seq) FROM snapshot s ORDER BY seq DESC"

@@ -26,7 +26,7 @@ from detector.pipeline import Pipeline
 from detector.settings import Settings
 from detector.snapshot import Snapshot
 
-COMMANDS = ("accept", "clear", "label")
+COMMANDS = ("accept", "clear", "label")  # of operators
 
 Result = TypeVar("Result")
 
@@ -180,8 +180,12 @@ class Worker:
         self._look()
         return Outcome([command_entry(name, arguments)], events, self._cases())
 
+    def set_back(self, to: float) -> Outcome:
+        """The clock of the samples was set back to that time; nothing, if some were on time meanwhile."""
+        return Outcome() if self._pipeline.behind is None else self.command("set_back", {"to": to})
+
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
-        if name not in COMMANDS:
+        if name not in (*COMMANDS, "set_back"):
             raise ValueError(f"unknown command {name!r}")
         act: Callable[..., list[Event]] = getattr(self._pipeline, name)
         return act(**arguments)

@@ -38,6 +38,15 @@ def program(name: str) -> str:
     return found
 
 
+def faketime() -> str:
+    """The library that gives a program another wall clock, to be loaded before all others."""
+    program("faketime")
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        raise RuntimeError("libfaketime is not installed: run scripts/install-brokers")
+    return str(found[0])
+
+
 class Server:
     """A server process: started on construction, ready when it answers, ended by `stop` or `kill`."""
 
@@ -92,14 +101,18 @@ def answers(url: str) -> Callable[[], bool]:
 
 
 def mosquitto(
-    folder: Path, password: tuple[str, str] | None = None, tls: tuple[Path, Path] | None = None
-) -> Server:
-    """Mosquitto; `tls` is (certificate, key)."""
+    folder: Path, password: tuple[str, str] | None = None, tls: tuple[Path, Path] | None = None,
+    persistent: bool = False,
+) -> Server:  # fmt: skip
+    """Mosquitto; `tls` is (certificate, key); a persistent one writes sessions to disk at every change."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     lines = [
         f"listener {port} 127.0.0.1",
-        "persistence false",
+        f"persistence {str(persistent).lower()}",
+        f"persistence_location {folder}/",
+        "autosave_on_changes true",
+        "autosave_interval 1",
         "log_type error",
         "max_queued_messages 100000",
     ]
@@ -229,7 +242,8 @@ class MockKafka:
         from confluent_kafka import Producer
 
         if self._producer is None:
-            self._producer = Producer({"bootstrap.servers": self.address, "linger.ms": 0})
+            quiet = {"log_level": 2}  # while it is down on purpose
+            self._producer = Producer({"bootstrap.servers": self.address, "linger.ms": 0, **quiet})
         for payload in payloads:
             self._producer.produce(topic, payload, key=key)
             self._producer.poll(0)

@@ -208,6 +208,23 @@ def test_files_that_are_named_exist(name: str) -> None:
         assert (ROOT / path).exists(), f"{name}: {path}"
 
 
+def test_every_fault_has_its_tests() -> None:
+    """The map names each fault once, and only tests that there are; a number in a test is one of the map."""
+    rows = re.findall(r"^\| (T\d+) \|(.*)\|$", TEXT["docs/faults.md"], re.MULTILINE)
+    assert [number for number, _ in rows] == [f"T{k}" for k in range(1, 24)]
+    for number, row in rows:
+        _, _, tests, _, gap = (cell.strip() for cell in row.split("|"))
+        assert tests or gap, f"{number}: neither a test nor why there is none"
+        told = re.findall(r"`(\S+\.py)::(\w+)`", tests)
+        assert len(told) == tests.count("`") // 2, f"{number}: not all of it are tests"
+        for path, function in told:
+            code = (ROOT / path).read_text()
+            assert re.search(rf"^def {function}\(", code, re.MULTILINE), f"{number}: {path}::{function}"
+    used = {number for path in (ROOT / "tests").rglob("*.py")
+            for number in re.findall(r"\bT\d+\b(?=[,)])", path.read_text())}  # fmt: skip
+    assert used <= {number for number, _ in rows}
+
+
 def test_nothing_is_told_of_the_machine_it_was_written_on() -> None:
     for name, text in TEXT.items():
         assert not re.search(r"/(home|root|work)/\w", text), name

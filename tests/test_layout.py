@@ -25,8 +25,8 @@ NOT_FOR_MATHEMATICS = {
     "sys",
     "io",
 }
-HEART = ("aftermath/casefile", "aftermath/clerk", "align", "bootstrap", "calibration", "coverage", "engine",
-         "history", "incidents", "injection", "newcomers", "pipeline", "pipeline_state", "readings",
+HEART = ("aftermath/casefile", "aftermath/clerk", "align", "behind", "bootstrap", "calibration", "coverage",
+         "engine", "history", "incidents", "injection", "newcomers", "pipeline", "pipeline_state", "readings",
          "rehearsal", "screen", "tail", "tuning", "views")  # fmt: skip
 
 

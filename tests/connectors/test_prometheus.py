@@ -23,6 +23,7 @@ class Fake:
         self.port = servers.free_port()
         self.table: dict[str, dict[str, str]] = {}
         self.points: list[int] = []
+        self.until = math.inf  # there are no samples after it
 
     async def __aenter__(self) -> Fake:
         app = web.Application()
@@ -42,8 +43,9 @@ class Fake:
         self.points.append(len(times))
         if str(form["query"]) == "broken(":
             return web.json_response({"status": "error", "error": "parse error"}, status=400)
+        there = [moment for moment in times if moment <= self.until]
         result = [
-            {"metric": {"instance": node, "job": "j"}, "values": [[moment, value] for moment in times]}
+            {"metric": {"instance": node, "job": "j"}, "values": [[moment, value] for moment in there]}
             for node, value in self.table.get(str(form["query"]), {}).items()
         ]
         return web.json_response({"status": "success", "data": {"resultType": "matrix", "result": result}})
@@ -125,6 +127,68 @@ def test_a_wrong_query_is_a_mistake_not_an_outage() -> None:
         with pytest.raises(ConnectorError, match="parse error") as caught:
             await door.open(None)
         assert not caught.value.retry
+        await door.close()
+
+    run(test)
+
+
+class Wall:
+    """A wall clock that can be set."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def time(self) -> float:
+        return time.time() + self.ahead
+
+
+def test_a_clock_that_was_ahead_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day ahead nothing is found; put right again, the very times that were passed over are asked for."""
+    wall = Wall()
+    monkeypatch.setattr("connectors.prometheus.time", wall)
+
+    async def test(fake: Fake) -> None:
+        fake.table = {"a": {"x": "1"}}
+        fake.until = time.time() + 3
+        door = fake.source([{"query": "a"}], history=5, overlap=0, max_points=10_000)
+        await door.open(None)
+        times = [sample.time for sample in (await read(door)).samples]
+        wall.ahead = 86400.0
+        reading = asyncio.create_task(read(door))
+        while max(fake.points) < 1000:
+            await asyncio.sleep(0.01)
+        times += [sample.time for sample in (await reading).samples]  # up to the newest that there are
+        fake.until = math.inf
+        wall.ahead = 0.0
+        while times[-1] < time.time() - 2:
+            times += [sample.time for sample in (await asyncio.wait_for(read(door), 5)).samples]
+        assert times == [times[0] + k for k in range(len(times))]
+        again = fake.source([{"query": "a"}])
+        await again.open({"\n".join(["{instance}", "a"]): time.time() + 86400})
+        assert abs((await asyncio.wait_for(read(again), 5)).samples[0].time - time.time()) < 3
+        await again.close()
+        await door.close()
+
+    run(test)
+
+
+def test_a_clock_behind_the_samples_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old times would only be asked for again; it is an outage, and over when the clock is right."""
+    wall = Wall()
+    monkeypatch.setattr("connectors.prometheus.time", wall)
+
+    async def test(fake: Fake) -> None:
+        fake.table = {"a": {"x": "1"}}
+        door = fake.source([{"query": "a"}], history=5)
+        await door.open(None)
+        position = (await read(door)).position
+        wall.ahead = -86400.0
+        with pytest.raises(ConnectorError, match=r"clock is 8(6399|640\d) s behind") as caught:
+            await asyncio.wait_for(read(door), 5)
+        assert caught.value.retry
+        wall.ahead = 0.0
+        await door.open(position)
+        assert (await asyncio.wait_for(read(door), 5)).samples
         await door.close()
 
     run(test)

@@ -106,6 +106,10 @@ def test_real_time_goes_on_while_away() -> None:
         batch = await door.read()
         assert batch is not None
         assert 85 <= batch.received / 2 <= 95
+        await door.open({"tick": 10, "start": time.time() + 86400})  # the clock was set back
+        batch = await asyncio.wait_for(door.read(), 5)
+        assert batch is not None
+        assert batch.received == 2
         fixed = make(nodes=2, period="50ms", speed=1.0)
         await fixed.open({"tick": 10, "start": 1e9})
         batch = await fixed.read()

@@ -134,6 +134,17 @@ class Life:
         self._process.kill()
 
 
+def total(page: str, name: str, **labels: str) -> float:
+    """The sum over the series of a page of metrics with these labels."""
+    found = []
+    for line in page.splitlines():
+        head, _, value = line.rpartition(" ")
+        if head.split("{")[0] == f"detector_{name}" and all(f'{k}="{v}"' in head for k, v in labels.items()):
+            found.append(float(value))
+    assert found, f"no metric {name} {labels}"
+    return sum(found)
+
+
 class Service:
     """`detector run` as a process of its own; with `fork=False` started from the command line."""
 
@@ -190,16 +201,12 @@ class Service:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over the series with these labels."""
-        _, text = self.ask("/metrics")
-        total, found = 0.0, False
-        for line in text.splitlines():
-            head, _, value = line.rpartition(" ")
-            if head.split("{")[0] == f"detector_{name}" and all(
-                f'{k}="{v}"' in head for k, v in labels.items()
-            ):
-                total, found = total + float(value), True
-        assert found, f"no metric {name} {labels}"
-        return total
+        return total(self.ask("/metrics")[1], name, **labels)
+
+    def slow(self, name: str, seconds: float) -> float:
+        """How many of what a histogram has seen took longer; ``seconds`` is one of its bounds."""
+        _, page = self.ask("/metrics")
+        return total(page, f"{name}_count") - total(page, f"{name}_bucket", le=str(seconds))
 
     def stop(self, timeout: float = 30.0) -> int:
         self.process.send_signal(signal.SIGTERM)

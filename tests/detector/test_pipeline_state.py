@@ -242,3 +242,16 @@ def test_learnt_graph_is_part_of_the_state():
     W = one.network.graph.matrix().toarray()
     np.testing.assert_array_equal(two.network.graph.matrix().toarray(), W)
     np.testing.assert_array_equal(fewer.network.graph.matrix().toarray(), W[1:, 1:])
+
+
+def test_changed_edge_leaves_the_others_alone():
+    """Without the link of the pair, the ring goes on bit for bit, and the pair keeps its windows."""
+    one = pipeline()
+    two = thawed(frozen(one), Network.from_edges([edge for edge in EDGES if edge != ("n6", "n7")], NAMES))
+    X = changed(NOW, NOW + 60, NOW + 20, [1, 2])
+
+    assert one.push(samples(X, NOW)) == two.push(samples(X, NOW))
+    assert one.statistic[:6].tobytes() == two.statistic[:6].tobytes()
+    for v in (6, 7):
+        np.testing.assert_array_equal(one.engine.recent(v), two.engine.recent(v))
+        np.testing.assert_array_equal(one.engine.reference(v), two.engine.reference(v))
