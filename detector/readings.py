@@ -109,8 +109,8 @@ class Readings:
 
     @property
     def state_counts(self) -> dict[str, int]:
-        """How many nodes are in each state."""
-        return dict(zip(STATES, np.bincount(self._states(), minlength=len(STATES)).tolist(), strict=True))
+        """How many nodes are in each state that any is in."""
+        return {STATES[k]: n for k, n in enumerate(np.bincount(self._states()).tolist()) if n}
 
     def _states(self) -> NDArray[np.intp]:
         """Index into `STATES`, per node."""
