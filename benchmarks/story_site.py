@@ -70,7 +70,7 @@ class Site:
         self.name = name
         self._data: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
         self._plant: dict[str, Any] = self._data["sources"]["plant"]
-        self._plant |= {"speed": 0, "seed": 10 * seed + SITES.index(name)}
+        self._plant |= {"speed": 0, "seed": 10 * seed + SITES.index(name), "changes": []}
         self._data["preprocess"] = {"screen": "on" if screen else "off"}
         if corrupt:
             self._plant["corrupt"] = {"at": self._plant["first"], "share": SPIKES}
