@@ -93,8 +93,8 @@ class SimulateSource(Source):
             if self.corrupt is not None:
                 most = self.corrupt.nodes if isinstance(self.corrupt.nodes, int) else 0
                 check_nodes("corrupt.nodes", self.corrupt.nodes, most, names)
-            for key in ("first", "patterns"):
-                if getattr(self, key) and self.every is None:
+            for key, given in (("first", self.first is not None), ("patterns", bool(self.patterns))):
+                if given and self.every is None:
                     raise ValueError(f"{key}: needs every, which says how often")
             return self
 
@@ -184,12 +184,12 @@ class SimulateSource(Source):
         for number, at, lasts, pattern in self._plan(float(ages[0]), float(ages[-1]) + self.config.period):
             on = (ages >= at) & (ages < at + lasts)
             nodes = self._where(number, pattern)
+            where = np.ix_(on, nodes)
             if pattern.memory:
                 if before is None:
                     before = self._quiet(self._generator(NOISE, block - 1)) if block else np.zeros_like(quiet)
                 own = sluggish(before[:, nodes], quiet[:, nodes], pattern.memory)
-                values[np.ix_(on, nodes)] += (own - quiet[:, nodes])[on]
-            where = np.ix_(on, nodes)
+                values[where] += (own - quiet[:, nodes])[on]
             age = (ages[on] - at) / self.config.period
             values[where] = changed(values[where], pattern, age, self._hops(nodes), rng)
         if self.config.corrupt is not None:

@@ -52,6 +52,8 @@ class Pattern(Settings):
         for key, value, usual in (("fade", self.fade, 1.0), ("memory", self.memory, 0.0)):
             if value != usual and self.kind not in SIZED:
                 raise ValueError(f"{key}: only {', '.join(SIZED)} have it, not {self.kind} (got {value:g})")
+        if self.kind == "spread" and self.fade != 1.0 and self.size <= 0.0:
+            raise ValueError(f"size: a spread that fades must be above 0 (got {self.size:g})")
         if self.more and not isinstance(self.nodes, int):
             raise ValueError(f"more: makes no sense with nodes by name (got {self.more})")
         return self
