@@ -114,6 +114,8 @@ def members(case: CaseFile) -> Mask:
 
 def learnt(model: FootprintModel, case: CaseFile) -> tuple[Mask, str | None]:
     """What the examiner says."""
+    if model.novelty(case)[1]:
+        return by_thresholds(case), None
     said = model.predict(case)
     named: Mask = np.where(said.support < FAMILIAR, by_thresholds(case), said.labels > 0)
     return named, model.facts.types[said.event_type - 1] if said.event_type else None

@@ -10,43 +10,31 @@ import asyncio
 import math
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from .base import MAX_SAMPLES, Batch, Sample, Settings, Source
+from .simulated_changes import (
+    USUAL,
+    Change,
+    Corrupt,
+    Pattern,
+    Planned,
+    Truth,
+    Values,
+    changed,
+    check_nodes,
+    sluggish,
+)
 from .units import Duration
 
 if TYPE_CHECKING:
     import networkx as nx
 
 BLOCK = 64  # ticks drawn from one generator
-TANH_SPREAD = 0.8631  # standard deviation of tanh(3 x) for a standard normal x
-
-Kind = Literal["mean", "spread", "correlation", "shape", "drift"]
-
-
-class Change(Settings):
-    """One change: when it begins and ends, where, and how."""
-
-    at: Duration = Field(description="When it begins, after the start of the simulation.")
-    lasts: Duration | None = Field(default=None, description="How long it lasts; for ever if not given.")
-    kind: Kind = Field(default="mean", description="What changes in the distribution.")
-    size: float = Field(default=2.0, description="How much, in standard deviations (spread: factor).")
-    nodes: int | list[str] = Field(
-        default=5, description="The nodes by name, or how many neighbours around a node drawn by the seed."
-    )
-
-
-class Truth(NamedTuple):
-    """What really happened: for scoring a detector."""
-
-    begin: float
-    end: float
-    kind: Kind
-    nodes: tuple[str, ...]
+NOISE, PLACES, SPIKES, SENSORS = 1, 2, 3, 4  # what a generator is for
 
 
 class SimulateSource(Source):
@@ -75,17 +63,38 @@ class SimulateSource(Source):
         every: Duration | None = Field(
             default=None, description="Besides, a change of varying kind and place each so often.", gt=0
         )
+        first: Duration | None = Field(
+            default=None, description="When the first of these begins; default: after every.", ge=0
+        )
+        patterns: list[Pattern] = Field(
+            default_factory=list, description="What every brings, in turn; default: one of each kind."
+        )
+        corrupt: Corrupt | None = Field(
+            default=None, description="Sensors that send isolated wrong readings; null: none."
+        )
+        offset: float = Field(
+            default=0.0, description="Each sensor reads too much or too little by up to this.", ge=0
+        )
+        gain: float = Field(
+            default=0.0,
+            description="Spread of the logarithms of the sensors' gains; 0: all are 1.",
+            ge=0,
+            le=5,
+        )
         seed: int = Field(default=0, description="Seed of everything random.", ge=0, lt=2**63)
 
         @model_validator(mode="after")
         def _names_exist(self) -> SimulateSource.Config:
-            known = set(node_names(self.nodes))
-            for change in self.changes:
-                if isinstance(change.nodes, int):
-                    if not 1 <= change.nodes <= self.nodes:
-                        raise ValueError(f"changes.nodes must be 1 to {self.nodes} (got {change.nodes})")
-                elif not set(change.nodes) <= known:
-                    raise ValueError(f"changes.nodes names a node outside {min(known)} to {max(known)}")
+            names = node_names(self.nodes)
+            for key, patterns in (("changes", self.changes), ("patterns", self.patterns)):
+                for pattern in patterns:
+                    check_nodes(f"{key}.nodes", pattern.nodes, pattern.most_nodes, names)
+            if self.corrupt is not None:
+                most = self.corrupt.nodes if isinstance(self.corrupt.nodes, int) else 0
+                check_nodes("corrupt.nodes", self.corrupt.nodes, most, names)
+            for key, given in (("first", self.first is not None), ("patterns", bool(self.patterns))):
+                if given and self.every is None:
+                    raise ValueError(f"{key}: needs every, which says how often")
             return self
 
     def __init__(self, config: Config) -> None:
@@ -93,11 +102,15 @@ class SimulateSource(Source):
         self.names = node_names(config.nodes)
         self._graph = build_graph(config.topology, config.nodes, config.seed)
         self._mixing = _mixing(self._graph, self.names, config.coupling)
+        rng = self._generator(SENSORS, 0)
+        self.offset = config.offset * rng.uniform(-1.0, 1.0, config.nodes)  # a sensor reads
+        self.gain = np.exp(config.gain * rng.standard_normal(config.nodes))  # offset + gain value
+        self.corrupt = self._corrupt_nodes(rng)
         self._tick = 0
         self._start = config.start or 0.0
         self._clock_start = 0.0
         self._block = -1
-        self._values: NDArray[np.float64] = np.empty((0, config.nodes, config.dimension))
+        self._values: Values = np.empty((0, config.nodes, config.dimension))
 
     def graph(self) -> nx.Graph[str]:
         """The network itself; the nodes are the sample's node ids."""
@@ -105,13 +118,13 @@ class SimulateSource(Source):
 
     def truth(self, ticks: int) -> list[Truth]:
         """Every change that begins within the first `ticks` ticks."""
-        horizon = ticks * self.config.period
         found = []
-        for number, change in enumerate(self._schedule(horizon)):
-            if change.at < horizon:
-                end = math.inf if change.lasts is None else self._start + change.at + change.lasts
-                nodes = tuple(self.names[i] for i in self._where(number, change))
-                found.append(Truth(self._start + change.at, end, change.kind, nodes))
+        for planned in self._plan(0.0, ticks * self.config.period):
+            begin, pattern = self._start + planned.at, planned.pattern
+            nodes = tuple(self.names[i] for i in self._where(planned.number, pattern))
+            found.append(
+                Truth(begin, begin + planned.lasts, pattern.kind, nodes, pattern.type or pattern.kind)
+            )
         return found
 
     async def open(self, position: Any) -> None:
@@ -153,54 +166,93 @@ class SimulateSource(Source):
     async def close(self) -> None:
         return
 
-    def _row(self, tick: int) -> NDArray[np.float64]:
+    def _row(self, tick: int) -> Values:
         if tick // BLOCK != self._block:
             self._block = tick // BLOCK
             self._values = self._draw(self._block)
-        row: NDArray[np.float64] = self._values[tick % BLOCK]
+        row: Values = self._values[tick % BLOCK]
         return row
 
-    def _draw(self, block: int) -> NDArray[np.float64]:
-        """Quiet noise of one block with the changes put in: (BLOCK, nodes, dimension)."""
-        rng = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 0, block, 1]))
+    def _generator(self, purpose: int, number: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 0, number, purpose]))
+
+    def _draw(self, block: int) -> Values:
+        """Readings of one block with the changes put in: (BLOCK, nodes, dimension)."""
+        rng = self._generator(NOISE, block)
+        values = self._quiet(rng)
+        quiet, before = values.copy(), None
+        ages = (block * BLOCK + np.arange(BLOCK)) * self.config.period
+        for number, at, lasts, pattern in self._plan(float(ages[0]), float(ages[-1]) + self.config.period):
+            on = (ages >= at) & (ages < at + lasts)
+            nodes = self._where(number, pattern)
+            where = np.ix_(on, nodes)
+            if pattern.memory:
+                if before is None:
+                    before = self._quiet(self._generator(NOISE, block - 1)) if block else np.zeros_like(quiet)
+                own = sluggish(before[:, nodes], quiet[:, nodes], pattern.memory)
+                values[where] += (own - quiet[:, nodes])[on]
+            age = (ages[on] - at) / self.config.period
+            values[where] = changed(values[where], pattern, age, self._hops(nodes), rng)
+        if self.config.corrupt is not None:
+            self._spoil(values, ages, self.config.corrupt, self._generator(SPIKES, block))
+        return self.offset[:, None] + self.gain[:, None] * values
+
+    def _quiet(self, rng: np.random.Generator) -> Values:
         values = rng.standard_normal((BLOCK, self.config.nodes, self.config.dimension))
-        if self.config.coupling:
-            values = np.stack([self._mixing @ step for step in values])
-        ticks = block * BLOCK + np.arange(BLOCK)
-        ages = ticks * self.config.period
-        for number, change in enumerate(self._schedule(float(ages[-1]) + self.config.period)):
-            end = math.inf if change.lasts is None else change.at + change.lasts
-            on = (ages >= change.at) & (ages < end)
-            if on.any():
-                where = np.ix_(on, self._where(number, change))
-                values[where] = _changed(
-                    values[where], change, (ages[on] - change.at) / self.config.period, rng
-                )
-        return values
+        return np.stack([self._mixing @ step for step in values]) if self.config.coupling else values
 
-    def _schedule(self, horizon: float) -> list[Change]:
-        """The configured changes, then the regular ones that begin before the horizon."""
-        changes = list(self.config.changes)
+    def _spoil(self, values: Values, ages: Values, corrupt: Corrupt, rng: np.random.Generator) -> None:
+        """Put in isolated wrong readings."""
+        shape = (BLOCK, len(self.corrupt), 1)
+        wrong = rng.uniform(size=shape) < corrupt.share
+        size = corrupt.size * rng.uniform(2.0 / 3.0, 4.0 / 3.0, shape) * rng.choice((-1.0, 1.0), shape)
+        values[:, self.corrupt] += np.where(wrong & (ages >= corrupt.at)[:, None, None], size, 0.0)
+
+    def _corrupt_nodes(self, rng: np.random.Generator) -> list[int]:
+        if self.config.corrupt is None:
+            return []
+        wanted = self.config.corrupt.nodes
+        if isinstance(wanted, int):
+            return [int(v) for v in rng.choice(self.config.nodes, wanted, replace=False)]
+        return [self.names.index(name) for name in wanted]
+
+    def _plan(self, since: float, until: float) -> list[Planned]:
+        """What is on between two ages: of the configured changes, then of the regular ones."""
+        found = [
+            Planned(number, change.at, math.inf if change.lasts is None else change.lasts, change)
+            for number, change in enumerate(self.config.changes)
+        ]
         if self.config.every is not None:
-            kinds: tuple[Kind, ...] = ("mean", "spread", "correlation", "shape", "drift")
-            count = int(horizon // self.config.every)
-            changes += [
-                Change(at=i * self.config.every, lasts=self.config.every / 3, kind=kinds[(i - 1) % 5],
-                       size=2.0, nodes=min(5, self.config.nodes))
-                for i in range(1, count + 1)
-            ]  # fmt: skip
-        return changes
+            every, first = self.config.every, self.config.first
+            usual = [one.model_copy(update={"nodes": min(5, self.config.nodes)}) for one in USUAL]
+            patterns = self.config.patterns or usual
+            lasts = [every / 3 if one.lasts is None else one.lasts for one in patterns]
+            first = every if first is None else first
+            begin = max(0, math.floor((since - first - max(lasts)) / every))
+            for i in range(begin, max(begin, math.ceil((until - first) / every))):
+                k = i % len(patterns)
+                number = len(self.config.changes) + i
+                found.append(Planned(number, first + i * every, lasts[k], patterns[k]))
+        return [one for one in found if one.at < until and one.at + one.lasts > since]
 
-    def _where(self, number: int, change: Change) -> list[int]:
-        if not isinstance(change.nodes, int):
-            return [self.names.index(name) for name in change.nodes]
+    def _where(self, number: int, pattern: Pattern) -> list[int]:
+        if not isinstance(pattern.nodes, int):
+            return [self.names.index(name) for name in pattern.nodes]
         import networkx as nx
 
-        rng = np.random.Generator(np.random.Philox(key=self.config.seed, counter=[0, 0, number, 2]))
+        rng = self._generator(PLACES, number)
         center = self.names[int(rng.integers(self.config.nodes))]
+        count = pattern.nodes + (int(rng.integers(pattern.more + 1)) if pattern.more else 0)
         near = [center, *(node for _, node in nx.bfs_edges(self._graph, center))]
-        near += [name for name in self.names if name not in set(near)] if len(near) < change.nodes else []
-        return [self.names.index(name) for name in near[: change.nodes]]
+        near += [name for name in self.names if name not in set(near)] if len(near) < count else []
+        return [self.names.index(name) for name in near[:count]]
+
+    def _hops(self, nodes: list[int]) -> Values:
+        """(n,) from the first of them."""
+        import networkx as nx
+
+        away = nx.single_source_shortest_path_length(self._graph, self.names[nodes[0]])
+        return np.array([away.get(self.names[v], math.inf) for v in nodes], float)
 
 
 def node_names(count: int) -> list[str]:
@@ -240,20 +292,3 @@ def _mixing(graph: nx.Graph[str], names: list[str], coupling: float) -> Any:
     mixing.setdiag(1.0)
     norms = np.sqrt(np.asarray((mixing * mixing).sum(axis=1)).ravel())
     return (mixing.T / norms).T.tocsr()
-
-
-def _changed(
-    quiet: NDArray[np.float64], change: Change, age: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """(steps, nodes, dimension) -> the same after the change; `age` in ticks since it began."""
-    if change.kind == "mean":
-        return quiet + change.size
-    if change.kind == "spread":
-        return quiet * change.size
-    if change.kind == "drift":
-        return quiet + change.size * np.minimum(1.0, age / 200.0)[:, None, None]
-    if change.kind == "correlation":
-        if quiet.shape[2] == 1:  # with one component, the link to the neighbours is what is lost
-            return rng.standard_normal(quiet.shape)
-        return np.repeat(quiet[:, :, :1], quiet.shape[2], axis=2)
-    return np.tanh(3.0 * quiet) / TANH_SPREAD  # two humps, same mean and variance

@@ -102,8 +102,8 @@ def _doors(side: str, text: str, shared: dict[str, type[BaseModel]]) -> str:
 
 
 def _title(model: type[BaseModel]) -> str:
-    names = {"Decode": "decode", "Tls": "tls", "Change": "changes", "Query": "queries"}
-    return names[model.__name__]
+    names = {"Change": "changes", "Pattern": "patterns", "Query": "queries"}
+    return names.get(model.__name__, model.__name__.lower())
 
 
 def _words(model: type[BaseModel] | None) -> str:

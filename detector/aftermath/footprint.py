@@ -50,6 +50,7 @@ class FootprintExaminer:
         self._models: dict[str, tuple[FootprintModel, int]] = {}
         self._why: dict[str, str] = {}  # a stage has none
         settings = shelf.settings.footprint
+        self._always = settings.use == "always"
         for model in shelf.models(KIND):
             try:
                 made = FootprintModel.of(model)
@@ -57,7 +58,7 @@ class FootprintExaminer:
                 log.warning("%s; thresholds serve instead", error, extra={"repeat": f"{KIND} {model.name}"})
                 self._why[model.name] = str(error)
                 continue
-            if settings.use == "always" or (settings.use == "better" and made.facts.better):
+            if self._always or (settings.use == "better" and made.facts.better):
                 self._models[model.name] = made, model.version
             elif settings.use == "better":
                 self._why[model.name] = f"{made.facts.events} labelled incidents teach nothing better"
@@ -65,18 +66,29 @@ class FootprintExaminer:
                 self._why[model.name] = "models are not used"
 
     def examine(self, case: CaseFile) -> Finding:
-        found = self._models.get(case.stage)
-        if found is not None:
-            return _learnt(case, *found)
-        order = np.flatnonzero(by_thresholds(case))
-        order = order[np.argsort(-np.nan_to_num(case.statistic[order]), kind="stable")]
-        data: dict[str, Any] = {
-            "source": "threshold",
-            "why": self._why.get(case.stage, "too few incidents are labelled"),
-            "count": len(order),
-            "nodes": [{"name": case.names[v]} for v in order[:NAMED]],
-        }
-        return Finding(KIND, f"{_spoken(case, order)}; by thresholds", data)
+        if case.stage not in self._models:
+            return _usual(case, self._why.get(case.stage, "too few incidents are labelled"))
+        model, version = self._models[case.stage]
+        pvalue, novel = model.novelty(case)
+        if novel and not self._always:
+            return _usual(
+                case, f"unlike all {model.facts.events} labelled incidents (p = {pvalue:.2g})", True
+            )
+        return _learnt(case, model, version)
+
+
+def _usual(case: CaseFile, why: str, novel: bool = False) -> Finding:
+    """By thresholds."""
+    order = np.flatnonzero(by_thresholds(case))
+    order = order[np.argsort(-np.nan_to_num(case.statistic[order]), kind="stable")]
+    data: dict[str, Any] = {
+        "source": "threshold",
+        "why": why,
+        "count": len(order),
+        "nodes": [{"name": case.names[v]} for v in order[:NAMED]],
+    }
+    new = ", being unlike all labelled incidents" if novel else ""
+    return Finding(KIND, f"{_spoken(case, order)}; by thresholds{new}", data)
 
 
 def _learnt(case: CaseFile, model: FootprintModel, version: int) -> Finding:
@@ -178,6 +190,7 @@ class _Table:
             "version": version,
             "incidents": facts.events,
             "false_alarms": facts.false_alarms,
+            "novel": facts.novel,
             "types": ", ".join(facts.types),
             "used": self.use == "always" or (self.use == "better" and facts.better),
         })  # fmt: skip

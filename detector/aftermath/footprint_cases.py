@@ -10,8 +10,9 @@ from detector.events import Labels
 from estimators.egonet import within
 from estimators.kernels import Array
 
-FEATURES = 1  # version: models of another one are refused
+FEATURES = 2  # version: models of another one are refused
 NAMES = ("own", "event", "increment", "longest", "shift", "spread")
+TYPE_FEATURES = [4, 5]  # those that tell types apart
 HOPS = 2  # from a member: further away nobody is looked for
 EVERYWHERE = 300  # nodes; in a network that small everybody is
 _LARGEST = 50.0  # multiples of a threshold, and of a spread; beyond, a change is not more of a change
@@ -43,7 +44,7 @@ def features(case: CaseFile) -> Array:
     found = np.zeros((len(case.names), len(NAMES)))
     found[:, :4] = np.column_stack([_squashed(column) for column in columns])
     for name in case.recent:
-        found[case.index[name], 4:] = _moved(case, name)
+        found[case.index[name], TYPE_FEATURES] = _moved(case, name)
     return found
 
 

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from detector.aftermath.casefile import CaseFile, Stage
 from detector.aftermath.footprint_cases import FEATURES, by_thresholds, features, focus, truth
+from detector.aftermath.footprint_novelty import Acquaintance, summary
 from detector.aftermath.settings import FootprintSettings
 from detector.aftermath.tables import Model
 from detector.events import Labels
 from estimators import FootprintPredictor, LabelledEvent
 from estimators.footprint import Footprint
+from estimators.kernels import Array
 from estimators.labelling import miss_cost
 from estimators.part_kernel import NOBODY
 
@@ -54,6 +56,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage
     events: int  # labelled incidents it learnt from
     false_alarms: int  # of these
+    novel: int  # of these, unlike all the others: left out, thresholds would judge them
     types: list[str]
     nodes: list[str]  # that it tells apart; none unless `node_identity` is on
     worth: float  # independent samples that all nodes together are worth
@@ -76,13 +79,19 @@ class Lesson:
     thresholds: Mask  # (N,)
     type: str | None
     false_alarm: bool
+    point: Array  # (2,) of the incident as a whole
 
 
 class FootprintModel:
-    """A predictor with the names of its types."""
+    """A predictor with the names of its types, and the incidents that it knows."""
 
-    def __init__(self, predictor: FootprintPredictor, facts: Facts) -> None:
-        self.predictor, self.facts = predictor, facts
+    def __init__(self, predictor: FootprintPredictor, facts: Facts, known: Acquaintance) -> None:
+        self.predictor, self.facts, self.known = predictor, facts, known
+
+    def novelty(self, case: CaseFile) -> tuple[float, bool]:
+        """p-value of the incident among the labelled ones, and whether it is unlike all of them."""
+        pvalue = self.known.pvalue(summary(case, features(case)))
+        return pvalue, self.known.novel(pvalue)
 
     def predict(self, case: CaseFile) -> Footprint:
         return self.predictor.predict(
@@ -91,7 +100,8 @@ class FootprintModel:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta, arrays = self.predictor.state()
-        return {"facts": msgspec.to_builtins(self.facts), "predictor": meta}, arrays
+        facts = msgspec.to_builtins(self.facts)
+        return {"facts": facts, "predictor": meta}, {**arrays, "incidents": self.known.rows}
 
     @classmethod
     def of(cls, model: Model) -> FootprintModel:
@@ -103,7 +113,8 @@ class FootprintModel:
                 f"{facts.features}, this detector has {FEATURES}: train it again"
             )
         try:
-            return cls(FootprintPredictor.of_state(model.meta["predictor"], model.arrays), facts)
+            predictor = FootprintPredictor.of_state(model.meta["predictor"], model.arrays)
+            return cls(predictor, facts, Acquaintance.of_rows(model.arrays["incidents"]))
         except (KeyError, ValueError) as error:
             raise ValueError(f"footprint model {model.name}, version {model.version}: {error}") from None
 
@@ -125,11 +136,11 @@ def lessons(cases: Iterable[tuple[CaseFile, Labels]]) -> tuple[list[Lesson], lis
         except ValueError as error:
             refused.append({"incident": case.incident, "why": str(error)})
             continue
-        event = LabelledEvent(
-            case.incident, features(case), case.graph, affected.astype(np.int64), focus(case)
-        )
+        signal = features(case)
+        event = LabelledEvent(case.incident, signal, case.graph, affected.astype(np.int64), focus(case))
         kind = (labels.type or "").strip() or None
-        found.append(Lesson(event, case.names, affected, by_thresholds(case), kind, labels.alarm == "false"))
+        found.append(Lesson(event, case.names, affected, by_thresholds(case), kind, labels.alarm == "false",
+                            summary(case, signal)))  # fmt: skip
     return list(found), refused
 
 
@@ -143,25 +154,29 @@ def train(stage: Stage, taught: Sequence[Lesson], settings: FootprintSettings) -
         edge_weight=settings.edge_weight, min_events=settings.min_events, centres=CENTRES, m_max=MOST_PARTS,
     )  # fmt: skip
     predictor.fit([_labelled(lesson, types, nodes) for lesson in taught])
+    events = np.array([bool(lesson.affected.any()) for lesson in taught])
+    known = Acquaintance(np.array([lesson.point for lesson in taught]), events)
+    novel = known.left_out()
     said, usual, true, right = [], [], [], []
-    for lesson, out in zip(taught, predictor.left_out_, strict=True):
+    for lesson, out, strange in zip(taught, predictor.left_out_, novel, strict=True):
         named = np.zeros(len(lesson.affected), np.bool_)
-        named[out.node] = np.where(out.support < FAMILIAR, lesson.thresholds[out.node], out.labels > 0)
+        doubtful = strange | (out.support < FAMILIAR)
+        named[out.node] = np.where(doubtful, lesson.thresholds[out.node], out.labels > 0)
         judged = ~np.asarray(lesson.event.mask)  # nobody looks there: what is affected is missed
         judged[out.node] = True
         said.append(named[judged])
         usual.append(lesson.thresholds[judged])
         true.append(lesson.affected[judged])
-        if lesson.type and (kinds := np.bincount(out.labels[out.labels > 0])).any():
+        if lesson.type and not strange and (kinds := np.bincount(out.labels[out.labels > 0])).any():
             right.append(types[kinds.argmax() - 1] == lesson.type)
     facts = Facts(
         features=FEATURES, stage=stage, events=len(taught), types=[name for name in types if name],
         nodes=nodes, false_alarms=sum(lesson.false_alarm for lesson in taught),
         worth=predictor.locality_["n_eff"], learnt=Score.of(said, true, settings.miss_cost),
         thresholds=Score.of(usual, true, settings.miss_cost),
-        types_right=float(np.mean(right)) if right else None,
+        types_right=float(np.mean(right)) if right else None, novel=sum(novel),
     )  # fmt: skip
-    return FootprintModel(predictor, facts)
+    return FootprintModel(predictor, facts, known)
 
 
 def _labelled(lesson: Lesson, types: list[str], nodes: list[str]) -> LabelledEvent:

@@ -17,6 +17,7 @@ from detector.aftermath.actions import ActionError, Arguments
 from detector.aftermath.desk import Desk
 from detector.aftermath.footprint import FootprintExaminer
 from detector.aftermath.footprint_cases import NAMES, by_thresholds, features, focus, truth
+from detector.aftermath.footprint_novelty import Acquaintance
 from detector.aftermath.settings import AftermathSettings, FootprintSettings
 from detector.aftermath.shelf import Shelf
 from detector.cli import cli
@@ -225,7 +226,7 @@ def test_a_model_that_cannot_be_used_is_refused(store, caplog, damage):
     assert "thresholds serve instead" in caplog.text
     assert shown["why"] == finding.data["why"]
     if damage == "features":
-        assert "features of version 99, this detector has 1: train it again" in shown["why"]
+        assert "features of version 99, this detector has 2: train it again" in shown["why"]
 
 
 def test_nodes_like_nothing_seen_are_judged_by_thresholds(store, monkeypatch):
@@ -239,6 +240,60 @@ def test_nodes_like_nothing_seen_are_judged_by_thresholds(store, monkeypatch):
 
     assert {node["name"] for node in nodes} == {one.names[v] for v in np.flatnonzero(by_thresholds(one))}
     assert {node["source"] for node in nodes} == {"threshold"}
+
+
+def test_a_new_type_is_left_to_thresholds(store):
+    """Levels and glitches were labelled: noise is unlike all of them, the others are judged by the model."""
+    fill(store, [one for one in TAUGHT if one[1] != "noise"] + [(5, "level"), (6, "level")])
+    shelf = shelf_of(store)
+    said = train(shelf)["stages"][1]
+    assert said["used"]
+    assert said["novel"] <= 2
+    examiner = FootprintExaminer(shelf)
+    for number in range(5):
+        case = incident(number, "noise")[0]["settled"]
+        finding = examiner.examine(case)
+        assert finding.data["source"] == "threshold"
+        assert finding.data["why"] == "unlike all 11 labelled incidents (p = 0.12)"
+        assert "type" not in finding.data
+        assert finding.data["count"] == by_thresholds(case).sum()
+        assert finding.summary.endswith("; by thresholds, being unlike all labelled incidents")
+        forced = FootprintExaminer(shelf_of(store, use="always")).examine(case)
+        assert forced.data["source"] == "learnt", "always is always"
+    known = examiner.examine(incident(7)[0]["settled"])
+    assert (known.data["source"], known.data["type"]) == ("learnt", "level")
+    glitch = examiner.examine(incident(1, "glitch")[0]["settled"])
+    assert (glitch.data["source"], glitch.data["count"]) == ("learnt", 0)
+
+
+def test_novelty_is_rare_among_those_alike():
+    """The p-value of one more of the same is uniform, nearly; far away it is the least there is."""
+    rng = np.random.default_rng(0)
+    pvalues = []
+    for _ in range(300):
+        points = rng.normal(size=(20, 2))
+        known = Acquaintance(points[1:], np.ones(19, np.bool_))
+        pvalues.append(known.pvalue(points[0]))
+        assert known.pvalue(np.array([30.0, 0.0])) == 1 / 20
+        assert known.novel(1 / 20)
+        assert not known.novel(2 / 20)
+    for share in (0.05, 0.1, 0.25, 0.5):
+        assert np.mean(np.array(pvalues) <= share + 1e-9) == pytest.approx(share, abs=0.06)
+
+
+def test_company_is_one_event_or_two_false_alarms():
+    """And a lone event calls nothing novel; what is kept is what was there."""
+    points = np.array([[0.0, 0.0], [0.0, 0.1], [0.1, 0.0], [5.0, 5.0], [5.0, 5.1], [9.0, 9.0]])
+    known = Acquaintance.of_rows(Acquaintance(points, np.array([1, 1, 1, 0, 0, 0], np.bool_)).rows)
+    for point, novel in (((0.05, 0.05), False), ((5.0, 5.05), False), ((9.0, 9.0), True), ((3.0, 3.0), True)):
+        assert known.novel(known.pvalue(np.array(point))) == novel
+    assert known.left_out() == [False, False, False, True, True, True]
+    lone = Acquaintance(np.zeros((1, 2)), np.ones(1, np.bool_))
+    assert not lone.novel(lone.pvalue(np.ones(2)))
+    with pytest.raises(ValueError, match=r"labelled incidents: shape \(3, 1\), 3 events"):
+        Acquaintance(np.zeros((3, 1)), np.ones(3, np.bool_))
+    with pytest.raises(ValueError, match="0 events"):
+        Acquaintance(np.zeros((3, 2)), np.zeros(3, np.bool_))
 
 
 def test_features_are_bounded_and_complete():
