@@ -2,7 +2,8 @@
 
 Half of the nodes come through Redis, half by HTTP, one sample a second each; every minute a node jumps for
 twenty seconds, Redis is killed for ten, and the webhook hangs for ten. Memory, threads and descriptors are
-taken every five seconds; the first quarter is warming up.
+taken every five seconds; the first quarter is warming up. Examining an incident takes some memory for a moment, so
+growth is that of the least of each minute: the median slope between any two minutes (Theil-Sen).
 
     python benchmarks/soak.py [--minutes 5] [--nodes 100] [--keep FOLDER] [--quick]
 """
@@ -124,6 +125,14 @@ def soak(minutes: float, nodes: int, keep: Path) -> tuple[Site, np.ndarray, dict
     return site, looks, last
 
 
+def slope(looks: np.ndarray, k: int) -> float:
+    """Of the least of each round, per second: the median over all pairs of rounds."""
+    rounds = looks[:, 0] // ROUND_S
+    least = [looks[rounds == one][looks[rounds == one, k].argmin()] for one in np.unique(rounds)]
+    pairs = [(b[k] - a[k]) / (b[0] - a[0]) for i, a in enumerate(least) for b in least[i + 1 :]]
+    return float(np.median(pairs)) if pairs else float("nan")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -131,17 +140,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--keep", type=Path, help="a folder for what was learnt, to be used again")
+    parser.add_argument("--looks", type=Path, help="write all looks here, as CSV")
     parser.add_argument("--quick", action="store_true", help="one minute")
     options = parser.parse_args()
     minutes = 1.0 if options.quick else options.minutes
     with tempfile.TemporaryDirectory() as name:
         site, looks, last = soak(minutes, options.nodes, options.keep or Path(name))
     print(f"{machine()}; {options.nodes} nodes, {minutes:g} minutes")
+    if options.looks:
+        np.savetxt(options.looks, looks, "%.4g", ",", header=",".join(("second", *FIELDS)), comments="")
     warm = looks[len(looks) // 4 :]
     rows = []
     for k, field in enumerate(FIELDS, 1):
-        slope = np.polyfit(warm[:, 0], warm[:, k], 1)[0] * 3600
-        rows.append([field, looks[0, k], warm[0, k], warm[-1, k], warm[:, k].max(), slope])
+        rows.append([field, looks[0, k], warm[0, k], warm[-1, k], warm[:, k].max(), 3600.0 * slope(warm, k)])
     print(table(("", "at start", "warm", "at the end", "largest", "growth per hour"), rows))
     received = {name: last[f'samples_received_total{{source="{name}"}}'] for name in site.sent}
     opened = last['events_total{event="incident.opened"}']
