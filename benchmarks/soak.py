@@ -2,8 +2,8 @@
 
 Half of the nodes come through Redis, half by HTTP, one sample a second each; every minute a node jumps for
 twenty seconds, Redis is killed for ten, and the webhook hangs for ten. Memory, threads and descriptors are
-taken every five seconds; the first quarter is warming up. Examining an incident takes some memory for a moment, so
-growth is that of the least of each minute: the median slope between any two minutes (Theil-Sen).
+taken every five seconds; the first quarter is warming up. Examining an incident takes some memory for a
+moment, so growth is that of the least of each minute: the median slope between any two minutes (Theil-Sen).
 
     python benchmarks/soak.py [--minutes 5] [--nodes 100] [--keep FOLDER] [--quick]
 """
