@@ -104,7 +104,7 @@ def _learnt(case: CaseFile, model: FootprintModel, version: int) -> Finding:
         {
             "name": case.names[v],
             "probability": rounded(float(sure[v])),
-            "support": rounded(float(said.support[v])),
+            "support": rounded(float(np.clip(said.support[v], 0.0, 1.0))),
             "source": "threshold" if strange[v] else "learnt",
         }
         for v in order[:NAMED]

@@ -164,7 +164,8 @@ export class NetworkMap {
       const name = short(this.network.names[node]);
       const width = context.measureText(name).width;
       const x = Math.min(Math.max(2, points[node][0] - width / 2), this.width - width - 2);
-      const y = points[node][1] - radius * 1.4 - 5;
+      const above = points[node][1] - radius * 1.4 - 5;
+      const y = above < 12 ? points[node][1] + radius * 1.4 + 14 : above; // at the upper edge it stands below
       // Names may not cover each other; the first, which are the loudest, win.
       if (taken.some(([left, top, long]) => Math.abs(y - top) < 13 && x < left + long + 4 && left < x + width + 4)) continue;
       taken.push([x, y, width]);
