@@ -75,6 +75,7 @@ class Result:
     count: int  # samples
     wall: float  # s, from the first sample read to the verdict on the last
     cpu: float  # s of the daemon
+    start: float  # s until it was ready
     rest: float  # MB before the first sample
     peak: float
     latencies: dict[float, float]  # seconds by share of batches, if it was asked for
@@ -118,7 +119,7 @@ def run(
             daemon.stop()
     finally:
         door.close()
-    return Result(count, wall, cpu, rest, peak, latencies)
+    return Result(count, wall, cpu, daemon.start_s, rest, peak, latencies)
 
 
 def _send(door: Door, daemon: Daemon, messages: Sequence[bytes], pace: float | None) -> None:
@@ -155,7 +156,8 @@ def measure(load: Load, network: Network, share: int, repeats: int) -> tuple[lis
     rate = statistics.median(count / one.wall for one in results)
     rate_cpu = statistics.median(count / one.cpu for one in results)
     row = [f"{network.nodes} × {network.dim}", load.name, count, bare, rate, rate / bare, bare_cpu, rate_cpu,
-           rate_cpu / bare_cpu, results[-1].rest, max(one.peak for one in results)]  # fmt: skip
+           rate_cpu / bare_cpu, statistics.median(one.start for one in results), results[-1].rest,
+           max(one.peak for one in results)]  # fmt: skip
     half = min(rate, rate_cpu) / 2
     with tempfile.TemporaryDirectory() as name:
         seconds = 2.0 if share > 1 else 10.0
@@ -188,7 +190,7 @@ def main() -> None:
                 latencies.append(latency)
     print(machine())
     print(table(("network", "door", "samples", "bare /s", "daemon /s", "share", "bare /CPU s",
-                 "daemon /CPU s", "share", "MB at rest", "MB peak"), rates))  # fmt: skip
+                 "daemon /CPU s", "share", "s to start", "MB at rest", "MB peak"), rates))  # fmt: skip
     print()
     print(table(("network", "door", "load /s", "of a core", "median ms", "p99 ms"), latencies))
 

@@ -98,10 +98,12 @@ class Daemon:
     def __init__(self, config: Path, stdin: Any = subprocess.DEVNULL, core: int | None = None) -> None:
         self.log = config.with_name("log")
         command = ["taskset", "-c", str(cores()[0] if core is None else core), DETECTOR, "run", "--config"]
+        began = time.monotonic()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([*command, config], stdin=stdin, stderr=log, env=ENVIRONMENT)
         self._proc = Path(f"/proc/{self.process.pid}")
         self.wait(lambda: " ready: " in self.log.read_text(), "ready")
+        self.start_s = time.monotonic() - began
         found = re.search(r"listening on \S+:(\d+)", self.log.read_text())
         assert found is not None
         self.url = f"http://127.0.0.1:{found[1]}"
