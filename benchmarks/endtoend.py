@@ -96,6 +96,8 @@ def run(
             door.send(messages)
             door.end()
         with Daemon(config, stdin=door.stdin()) as daemon:
+            if not backlog:  # what is sent before anybody listens may be lost
+                daemon.wait(lambda: daemon.total("source_up") == 1, "the source")
             rest, cpu = daemon.memory(), daemon.cpu()
             first = time.monotonic()
             sender = threading.Thread(target=_send, args=(door, daemon, messages, pace))
@@ -188,6 +190,7 @@ def main() -> None:
                                        1 if options.quick else options.repeats)  # fmt: skip
                 rates.append(row)
                 latencies.append(latency)
+                print(*row, *latency[2:], sep="\t", file=sys.stderr, flush=True)
     print(machine())
     print(table(("network", "door", "samples", "bare /s", "daemon /s", "share", "bare /CPU s",
                  "daemon /CPU s", "share", "s to start", "MB at rest", "MB peak"), rates))  # fmt: skip
