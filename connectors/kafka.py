@@ -135,6 +135,7 @@ class KafkaSource(Source):
             "enable.auto.offset.store": False,
             "auto.offset.reset": self.config.start,
             "queued.max.messages.kbytes": 16384,  # the bound of what librdkafka reads ahead
+            "fetch.wait.max.ms": 100,  # how long a broker may sit on messages that come in one by one
             "error_cb": self._report,
         }
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
