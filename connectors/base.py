@@ -149,6 +149,7 @@ class Source(Connector):
 
     decoder: Any  # of sources that take messages one by one: bytes to samples; or to letters (letters.py)
     replayable: ClassVar[bool]  # open(position) gives exactly what came after position
+    urgent: bool = False  # whoever sends waits for `commit` before it sends more: it should come at once
     guarantee: ClassVar[str]  # one honest sentence for the manual and the status page
 
     def __init__(self, config: Any) -> None:

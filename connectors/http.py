@@ -47,6 +47,7 @@ class HttpSource(Source):
 
     name = "http"
     replayable = False
+    urgent = True
     guarantee = "No lost alert, no distinct duplicate, if the client retries until 2xx with a batch id."
 
     class Config(Settings):

@@ -188,6 +188,8 @@ class MqttSource(Source):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        # Version 3.1.1 cannot tell how much we take: brokers stop after some 20 unacknowledged messages.
+        self.urgent = config.version == "3.1.1" and config.qos == 1
         self.decoder = Decoder(config.decode)
         self._connections: list[_Connection] = []
         # Connection, packet id (0: nothing to acknowledge), topic, payload.

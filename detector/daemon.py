@@ -202,9 +202,7 @@ class Daemon:
             self.metrics.observe("latency_seconds", now - arrival.arrived)
         await self._take_over(outcome)
         self.intake.finished(arrivals)
-        if any(
-            arrival.source in self.readers and self.readers[arrival.source].urgent for arrival in arrivals
-        ):
+        if any(self.readers[one.source].source.urgent for one in arrivals if one.source in self.readers):
             self.recorder.hurry()
         if any(event.event == "detector.calibrated" for event in outcome.events):
             await self.snapshot()  # what took long to learn is not to be learnt twice

@@ -35,8 +35,6 @@ class Reader:
         self._intake, self._metrics, self._ended = intake, metrics, ended
         # Some doors have no end of their own; with --once silence is taken for it.
         self._idle = IDLE_S if once and source.replayable and kind not in ("simulate", "file") else None
-        # Whoever pushes by HTTP waits for the commit: it must not wait for the clock, too.
-        self.urgent = hasattr(source, "routes")
         self._rng = random.Random()
         self._pending: Any = None  # the newest position to acknowledge
         self._owed = asyncio.Event()

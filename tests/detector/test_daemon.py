@@ -251,6 +251,24 @@ def test_commands_survive(tmp_path: Path, learnt_state: Path, name: str) -> None
     assert inspect(tmp_path / "state")["labels"] == 1
 
 
+def test_senders_that_wait_for_us_are_committed_at_once(tmp_path: Path, learnt_state: Path) -> None:
+    """With MQTT 3.1.1 a broker stops after 20 messages without acknowledgement: no commit by the clock."""
+    rig.copy_state(learnt_state, tmp_path)
+    broker = servers.mosquitto(tmp_path / "mosquitto")
+    source = {"type": "mqtt", "host": "127.0.0.1", "port": broker.port, "topics": ["s"], "version": "3.1.1"}
+    state = {"directory": str(tmp_path / "state"), "commit_every": "60s"}
+    try:
+        with rig.Service(rig.write_config(tmp_path, sources={"in": source}, state=state)) as service:
+            rig.wait_for(lambda: service.wait_ready().metric("source_up") == 1)
+            publish = [servers.program("mosquitto_pub"), "-p", str(broker.port), "-q", "1", "-l", "-t", "s"]
+            sent = "\n".join(rig.lines(rig.LEARN + 60, rig.LEARN + 65)) + "\n"
+            subprocess.run(publish, input=sent, text=True, check=True)
+            rig.wait_for(lambda: service.metric("samples_received_total") == 40, timeout=20)
+            assert service.stop() == 0
+    finally:
+        broker.stop()
+
+
 @pytest.mark.parametrize("settled", [True, False])
 def test_memory_of_large_arrays_is_given_back(settled: bool) -> None:
     """60 MB in six arrays, with small ones between them that stay: kept by glibc as it comes, not by ours."""
