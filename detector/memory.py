@@ -14,7 +14,7 @@ import gc
 
 MMAP_THRESHOLD, ARENA_MAX = -3, -8  # names of <malloc.h>
 LARGE = 256 * 1024  # bytes
-YOUNG = 20_000  # objects between two looks at the young ones
+YOUNG = 5_000  # objects between two looks at the young ones
 
 
 def settle_allocator() -> bool:
