@@ -101,6 +101,11 @@ class Meter:
         return (self.count - self._first) / wall, (self.count - self._first) / cpu
 
 
+def lot(count: int) -> int:
+    """Messages to ask for at once: the first lot is not counted."""
+    return max(1, min(1000, count // 20))
+
+
 # ------------------------------------------------------------------------------------------------ stdin
 
 
@@ -313,7 +318,7 @@ def _subscribe(connection: Any, port: int, qos: int, count: int) -> None:
 
 
 class Redis(Door):
-    """A stream read by a group; bare reads and acknowledges 1000 at a time."""
+    """A stream read by a group; bare reads and acknowledges up to 1000 at a time."""
 
     name = "redis"
     stores = True
@@ -354,7 +359,7 @@ def _read_group(connection: Any, port: int, count: int) -> None:
     connection.send("ready")
     meter = Meter()
     while meter.count < count:
-        answer: Any = client.xreadgroup("bare", "one", {"s": ">"}, count=1000)
+        answer: Any = client.xreadgroup("bare", "one", {"s": ">"}, count=lot(count))
         entries = next(iter(answer.values()))[0] if isinstance(answer, dict) else answer[0][1]
         meter.take(len(entries))
         client.xack("s", "bare", *[entry for entry, _ in entries])
@@ -420,7 +425,7 @@ def _pull(connection: Any, url: str, count: int) -> None:
         connection.send("ready")
         meter = Meter()
         while meter.count < count:
-            found = await reader.fetch(100, timeout=5)
+            found = await reader.fetch(min(100, lot(count)), timeout=5)
             meter.take(len(found))
             for message in found:
                 await message.ack()
@@ -471,7 +476,7 @@ def _consume(connection: Any, address: str, count: int) -> None:
     connection.send("ready")
     meter = Meter()
     while meter.count < count:
-        meter.take(len(consumer.consume(max(1, count // 50), timeout=0.1)))
+        meter.take(len(consumer.consume(lot(count), timeout=0.1)))
     connection.send(meter.rate())
     consumer.close()
 
