@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -65,7 +67,7 @@ class Site:
 
     def _to_redis(self) -> None:
         try:
-            with redis.Redis(port=self.server.port, socket_timeout=2) as client:
+            with redis.Redis(port=self.server.port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
                 while self._waiting:
                     client.xadd("samples", self._waiting[0], maxlen=10_000)
                     self.sent["redis"] += len(json.loads(self._waiting.pop(0)["data"]))
