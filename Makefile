@@ -3,11 +3,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml $(wildcard estimators/*.pyx)
+SOURCES := pyproject.toml $(wildcard estimators/*/*.pyx)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help run test lint types bench docs wheel clean compiler brokers
+.PHONY: help run test lint types bench docs wheel deb image clean compiler brokers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,12 +17,12 @@ compiler:
 
 $(VENV)/.run-installed: $(SOURCES) | compiler
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
+	@scripts/install-editable $(BIN) .
 	@touch $@
 
 $(VENV)/.test-installed: $(SOURCES) | compiler
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@scripts/install-editable $(BIN) '.[dev]'
 	@touch $@ $(VENV)/.run-installed
 
 brokers:
@@ -34,9 +34,10 @@ run: $(VENV)/.run-installed ## install into .venv and run the embedded default c
 test: $(VENV)/.test-installed brokers ## install everything the tests need and run them all
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/.test-installed ## ruff: style and format
+lint: $(VENV)/.test-installed ## ruff: style and format; import-linter: who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --config importlinter.ini
 
 types: $(VENV)/.test-installed ## mypy, strict on the three packages
 	$(BIN)/mypy
@@ -44,19 +45,27 @@ types: $(VENV)/.test-installed ## mypy, strict on the three packages
 bench: $(VENV)/.test-installed ## run every benchmark at its quick size
 	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
 
-docs: $(VENV)/.test-installed ## write anew what is made from the code: references, schemas, man pages, completion
-	$(BIN)/python -m detector.config_text docs/configuration.md
-	$(BIN)/detector schema >$(VENV)/schema && mv $(VENV)/schema detector/schemas/config.schema.json
-	$(BIN)/python -m detector.schema >$(VENV)/schema && mv $(VENV)/schema detector/schemas/event.schema.json
-	$(BIN)/python -m detector.metrics_page >$(VENV)/metrics && mv $(VENV)/metrics docs/metrics.md
+docs: $(VENV)/.test-installed ## write anew what is made from the code: references, schemas, map, man pages
+	$(BIN)/python -m detector.config.reference docs/configuration.md
+	$(BIN)/detector schema >$(VENV)/schema && mv $(VENV)/schema detector/config/config.schema.json
+	$(BIN)/python -m detector.events.schema >$(VENV)/schema && mv $(VENV)/schema detector/events/event.schema.json
+	$(BIN)/python scripts/metrics-reference
 	$(BIN)/python scripts/events-reference
 	$(BIN)/python scripts/make-man
+	$(BIN)/python scripts/make-architecture
 
 wheel: $(VENV)/.test-installed ## build sdist and wheel into dist, and try the wheel where there is no checkout
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
 	scripts/try-wheel "$(PYTHON)" dist/*.whl
 
+deb: wheel ## build a Debian package into dist; as root, install and start it under a systemd of its own
+	scripts/build-deb dist/*.whl dist
+	DETECTOR_DEB=$$(echo $(CURDIR)/dist/*.deb) $(BIN)/python -m pytest -q tests/test_deb.py
+
+image: deb ## build the container image without a daemon (root, buildah), and run the program in it
+	scripts/try-image
+
 clean: ## remove what the build left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
-	find . -name '*.so' -o -name '__pycache__' -o -path './estimators/_*.c' | grep -v '^./.git/' | xargs rm -rf
+	find . -name '*.so' -o -name '__pycache__' -o -path './estimators/*/_*.c' | grep -v '^./.git/' | xargs rm -rf

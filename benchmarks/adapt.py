@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from tables import machine, table
 
-from detector.coverage import known
+from detector.engines.coverage import known
 from estimators import Christoffel, Dictionary, Grulsif, Iwrls, Kliep, SpectralRatio, Ulsif
-from estimators.aggregation import plain
-from estimators.iwrls import effective_sample_size
-from estimators.kernels import Array, median_distance
-from estimators.spectral import SCHEMES, Filter, iterated_tikhonov
+from estimators.core.kernels import median_distance
+from estimators.core.types import Floats
+from estimators.spectral.aggregation import plain
+from estimators.spectral.filters import SCHEMES, Filter, iterated_tikhonov
+from estimators.spectral.iwrls import effective_sample_size
 
 POINTS = 20_000
 NOISE = 0.1
@@ -38,10 +39,10 @@ class Shift(NamedTuple):
     source: tuple[float, float]
     target: tuple[float, float]
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         return rng.normal(*self.source, (n, 1)), rng.normal(*self.target, (n, 1))
 
-    def beta(self, x: Array) -> Array:
+    def beta(self, x: Floats) -> Floats:
         """The exact ratio."""
         (a, b), (c, d) = self.source, self.target
         return np.asarray(np.exp(0.5 * ((x - a) / b) ** 2 - 0.5 * ((x - c) / d) ** 2) * b / d)[:, 0]
@@ -57,7 +58,7 @@ SHIFTS = {
 SINC = SHIFTS["narrower"]
 
 
-def square(a: Array, b: Array) -> float:
+def square(a: Floats, b: Floats) -> float:
     """Mean square difference."""
     return float(np.mean(np.square(a - b)))
 
@@ -87,13 +88,13 @@ def ratios(seeds: range, sizes: tuple[int, ...]) -> Rows:
     return rows
 
 
-def best(scheme: Filter, x: Array, t: Array, z: Array, truth: Array) -> float:
+def best(scheme: Filter, x: Floats, t: Floats, z: Floats, truth: Floats) -> float:
     """Error of the best of many single lambda, which only the truth can tell."""
     fit = SpectralRatio(scheme=scheme, lams=LAMBDAS).fit(x, t)
     return min(square(np.maximum(f, 0.0), truth) for f in fit.candidates(z).T)
 
 
-def printed(fit: SpectralRatio, x: Array, t: Array) -> Callable[[Array], Array]:
+def printed(fit: SpectralRatio, x: Floats, t: Floats) -> Callable[[Floats], Floats]:
     """The aggregate as it is printed: c = G^-1 g on the points that made the candidates, no bound on c."""
     f = fit.candidates(x)
     c = plain(f.T @ f / len(f), fit.candidates(t).mean(axis=0))
@@ -122,7 +123,7 @@ def regressions(seeds: range, sizes: tuple[int, ...]) -> Rows:
     return rows
 
 
-def weightings(x: Array, t: Array) -> dict[str, Array | None]:
+def weightings(x: Floats, t: Floats) -> dict[str, Floats | None]:
     """Weights of the source points x: none, the exact ones, and estimates."""
     relative = Grulsif(alpha=0.1).fit([x], [t], np.zeros((1, 1)))
     r = np.clip(relative.ratio(0, x), 0.0, 0.99 / 0.1)

@@ -23,11 +23,13 @@ from scipy.stats import chi2
 from tables import machine, table
 
 from detector import NetworkDetector
-from detector.tail import episodes
-from estimators.graph import Graph
+from estimators.core.graph import Graph
+from estimators.timeseries.extremes import episodes
 
 Floats = NDArray[np.float64]
-KINDS = ("normal", "AR .5", "AR .9", "t(3)", "mixed scales")
+KINDS = ("normal", "AR .5", "AR .9", "t(3)", "mixed scales", "seasonal", "drifting")
+PERIOD = 288  # ticks of a season: a day in steps of five minutes
+WANDER = 0.01, 0.002  # by which levels and logarithms of spreads of drifting data move per tick
 BUDGETS = (500, 2000, 10_000)
 LOW = 3.0  # exceedances of the event statistic kept
 
@@ -53,6 +55,13 @@ def draw(kind: str, T: int, n_nodes: int, seed: int) -> Floats:
         phi = float(kind.split()[1])
         for t in range(1, T):
             x[t] = phi * x[t - 1] + np.sqrt(1 - phi * phi) * x[t]
+    if kind == "seasonal":  # of level and spread, each node with a phase of its own
+        phase = np.random.default_rng(7).uniform(0.0, 1.0, n_nodes)
+        season = np.sin(2.0 * np.pi * (np.arange(T)[:, None] / PERIOD + phase))
+        x = season + (1.0 + 0.3 * season) * x
+    if kind == "drifting":
+        level, spread = (size * np.cumsum(rng.normal(size=(T, n_nodes)), axis=0) for size in WANDER)
+        x = level + np.exp(spread) * x
     if kind == "mixed scales":
         node = np.random.default_rng(7)
         x = 10.0 * node.normal(size=n_nodes) + np.exp(1.5 * node.normal(size=n_nodes)) * x
@@ -87,12 +96,12 @@ def study(
     levels: list[Floats] = []
     for t, x in enumerate(X[history:]):
         opened += sum(e.event == "incident.opened" for e in watch.update(x, time=history + t + 0.5))
-        event = watch.event_statistic
+        event = watch.event_statistic * (report.event_threshold / watch.event_threshold)  # as it follows
         hits += [(t, int(v), float(event[v])) for v in np.flatnonzero(event > LOW)]
         if t % 10 == 0:
-            levels.append(watch.pipeline.engine.levels.level.copy())  # type: ignore[union-attr]
+            levels.append(watch.pipeline.engine.statistics.level.copy())  # type: ignore[union-attr]
     at, who, value = (np.array(column) for column in zip(*hits, strict=True))
-    thresholds = {b: report.tail.threshold(1.0 / b) for b in BUDGETS}
+    thresholds = {b: report.tail.threshold(1.0 / b / report.caution) for b in BUDGETS}
     counts = {}
     for b, h in thresholds.items():
         over = value > h
@@ -101,7 +110,8 @@ def study(
     return {
         "kind": kind, "history": history, "whiten": whiten, "seed": seed, "ticks": ticks, "opened": opened,
         "episodes": counts, "thresholds": thresholds, "tail": vars(report.tail) | {}, "block": report.block,
-        "learning": learning, "node_threshold": report.threshold,
+        "learning": learning, "node_threshold": report.threshold, "caution": report.caution,
+        "factor": watch.event_threshold / report.event_threshold,
         "level_mean": np.nanmean(every, axis=(0, 2)).tolist(),
         "level_sd": np.nanstd(every, axis=(0, 2)).tolist(),
         "node_rate": float(np.mean(every[:, 3] > report.threshold)),

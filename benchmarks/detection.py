@@ -25,14 +25,14 @@ from rivals import Dummy, EwmaT2, Mmd, Newma, River, Watcher, run
 from tables import machine, table
 
 from detector import NetworkDetector
-from detector.bootstrap import block_length, correlation_time
-from detector.engine import Choice, Engine
-from detector.preprocess import Preprocess
-from detector.rehearsal import Rehearsal
-from detector.settings import Settings
-from detector.tuning import Tuning, features
-from estimators.graph import Graph
-from estimators.scenarios import scenario
+from detector.engines.density_ratio import Choice, DensityRatioEngine
+from detector.engines.density_ratio.playback import Playback
+from detector.engines.density_ratio.tuning import Tuning, features
+from detector.preprocessing.preprocessor import Preprocessor
+from detector.settings.core import Settings
+from estimators.core.graph import Graph
+from estimators.datasets.scenarios import scenario
+from estimators.timeseries.block_bootstrap import block_length, correlation_time
 
 Floats = NDArray[np.float64]
 RUN, BLOCK, HORIZON = 1000.0, 250, 250
@@ -115,18 +115,18 @@ class Ours(Watcher):
         else:
             psi = features(Z, choice.sigma, settings)
         self.choice, self.rank, self.atoms = choice, psi.rank, len(psi.dictionary.atoms)
-        self.engine = Engine(graph, psi, settings, choice)
+        self.engine = DensityRatioEngine(graph, psi, settings, choice)
         # Quiet mean and spread as the detector learns them: from the history in its own order, twice over.
         need = settings.windows.reference + settings.windows.tests[-1]
-        rehearsal = Rehearsal(self.engine, Z, chain(range(len(Z)), range(need, len(Z))))
-        rehearsal.play(need)
-        rehearsal.learn_quiet(len(Z) - need)
+        playback = Playback(self.engine, Z, chain(range(len(Z)), range(need, len(Z))))
+        playback.play(need)
+        playback.learn_null(len(Z) - need)
         self.pool = pool
 
     def fresh(self) -> Watcher:
         twin = object.__new__(Ours)
         twin.__dict__ |= self.__dict__
-        twin.engine = self.engine.fresh(self.settings)
+        twin.engine = self.engine.fresh()
         return twin
 
     def step(self, z: Floats, seen: Any) -> Floats:
@@ -137,7 +137,7 @@ class Ours(Watcher):
         return np.stack([self.engine.node] if self.pool else [self.engine.event, self.engine.node])
 
     def bytes_per_node(self, n_nodes: int) -> float:
-        parts = (self.engine, self.engine.bank, self.engine.levels, self.engine.quiet)
+        parts = (self.engine, self.engine.bank, self.engine.statistics, self.engine.null)
         return sum(a.nbytes for p in parts for a in vars(p).values() if isinstance(a, np.ndarray)) / n_nodes
 
 
@@ -195,7 +195,7 @@ METHODS = [
 
 
 def maxima(S: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Largest values of blocks, from (T, N); nodes without any verdict are left out."""
+    """Largest values of blocks, from (T, N); nodes without any decision are left out."""
     n = len(S) // BLOCK
     S = S[:, np.isfinite(S).any(axis=0)]
     return np.where(np.isfinite(S), S, -np.inf)[: n * BLOCK].reshape(n, BLOCK, -1).max(axis=1)
@@ -293,7 +293,7 @@ def incidents(made: Case, history: Floats, streams: list[Floats], budget: str) -
 def study(name: str, seed: int, which: list[str], n_streams: int, n_quiet: int) -> dict[str, Any]:
     made = case(name, seed)
     history = made.stream(5000, 5000, 1000 + seed)
-    prepare = Preprocess().learn(history, np.arange(len(history), dtype=float))
+    prepare = Preprocessor().learn(history, np.arange(len(history), dtype=float))
     Z = prepare.transform(history)
     quiet, check = (prepare.transform(made.stream(n_quiet, n_quiet, k + seed)) for k in (2000, 3000))
     raw = [made.stream(LEAD + HORIZON, LEAD, 4000 + 100 * seed + k) for k in range(n_streams)]

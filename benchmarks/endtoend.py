@@ -1,10 +1,10 @@
-"""Samples a second through every door to a verdict, in the real daemon with state and outbox, on one core.
+"""Samples a second through every feed to a decision, in the real daemon with state and outbox, on one core.
 
-Each row is one door and one network: what a bare client of that protocol takes on the same core (for stdin:
-`cat` and decode), what the daemon takes to the verdict, and its share. Where the server keeps messages the
+Each row is one feed and one network: what a bare client of that protocol takes on the same core (for stdin:
+`cat` and decode), what the daemon takes to the decision, and its share. Where the server keeps messages the
 daemon works off a backlog, otherwise they are sent as fast as it takes them. Rates a second of wall time,
 and of the CPU time of the process: the latter hardly changes with what else the machine is doing. Then the
-time from arrival to verdict with half of that load.
+time from arrival to decision with half of that load.
 
     python benchmarks/endtoend.py [--quick] [--only stdin redis ...] [--nodes 1000x1 100x3] [--keep FOLDER]
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.doors import DOORS, Door, Http, Stdin
+from benchmarks.feeds import FEEDS, Feed, Http, Stdin
 from benchmarks.service import Daemon, Network, samples, values
 from benchmarks.tables import machine, table
 
@@ -34,19 +34,19 @@ PACE_S = 0.02  # between two sends with half of the load
 
 @dataclass(frozen=True)
 class Load:
-    """A door with so many samples in a message."""
+    """A feed with so many samples in a message."""
 
-    door: type[Door]
+    feed: type[Feed]
     per_message: int
 
     @property
     def name(self) -> str:
-        return self.door.name + (f", {self.per_message} a message" if self.per_message > 1 else "")
+        return self.feed.name + (f", {self.per_message} a message" if self.per_message > 1 else "")
 
     def messages(self, network: Network, count: int) -> list[bytes]:
         """About `count` samples, whole ticks of them."""
-        ticks = max(1, min(count, self.door.most * self.per_message) // network.nodes)
-        if self.door.most < 10**6:  # it counts bytes
+        ticks = max(1, min(count, self.feed.most * self.per_message) // network.nodes)
+        if self.feed.most < 10**6:  # it counts bytes
             ticks = min(ticks, 4_000_000 // (60 * network.nodes))
         single = list(samples(values(network.nodes, network.dim, ticks), 0))
         if self.per_message == 1:
@@ -56,16 +56,16 @@ class Load:
 
 
 def loads(only: Sequence[str]) -> Iterator[Load]:
-    for door in DOORS:
-        if only and not any(door.name.startswith(name) for name in only):
+    for feed in FEEDS:
+        if only and not any(feed.name.startswith(name) for name in only):
             continue
-        if door is Http:
-            yield Load(door, 1000)
-        elif door is Stdin:
-            yield Load(door, 1)
+        if feed is Http:
+            yield Load(feed, 1000)
+        elif feed is Stdin:
+            yield Load(feed, 1)
         else:
-            yield Load(door, 1)
-            yield Load(door, 100)
+            yield Load(feed, 1)
+            yield Load(feed, 100)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Result:
     """What became of one load."""
 
     count: int  # samples
-    wall: float  # s, from the first sample read to the verdict on the last
+    wall: float  # s, from the first sample read to the decision on the last
     cpu: float  # s of the daemon
     start: float  # s until it was ready
     rest: float  # MB before the first sample
@@ -86,21 +86,21 @@ def run(
 ) -> Result:
     """Through the daemon; with `pace` so many messages a second."""
     count = len(messages) * load.per_message
-    align = {"step": "1s", "lateness": f"{20_000 // network.nodes}s" if load.door is Http else "0s"}
-    door = load.door(folder / "door")
+    align = {"step": "1s", "lateness": f"{20_000 // network.nodes}s" if load.feed is Http else "0s"}
+    feed = load.feed(folder / "feed")
     try:
-        config = network.begin(folder, {"in": door.source()}, align=align)
-        backlog = door.stores and pace is None
+        config = network.begin(folder, {"in": feed.source()}, align=align)
+        backlog = feed.stores and pace is None
         if backlog:
-            door.begin(None)
-            door.send(messages)
-            door.end()
-        with Daemon(config, stdin=door.stdin()) as daemon:
+            feed.begin(None)
+            feed.send(messages)
+            feed.end()
+        with Daemon(config, stdin=feed.stdin()) as daemon:
             if not backlog:  # what is sent before anybody listens may be lost
                 daemon.wait(lambda: daemon.total("source_up") == 1, "the source")
             rest, cpu = daemon.memory(), daemon.cpu()
             first = time.monotonic()
-            sender = threading.Thread(target=_send, args=(door, daemon, messages, pace))
+            sender = threading.Thread(target=_send, args=(feed, daemon, messages, pace))
             if not backlog:
                 sender.start()
             received = 0.0
@@ -120,37 +120,37 @@ def run(
             peak = daemon.memory("VmHWM")
             daemon.stop()
     finally:
-        door.close()
+        feed.close()
     return Result(count, wall, cpu, daemon.start_s, rest, peak, latencies)
 
 
-def _send(door: Door, daemon: Daemon, messages: Sequence[bytes], pace: float | None) -> None:
-    door.begin(daemon)
+def _send(feed: Feed, daemon: Daemon, messages: Sequence[bytes], pace: float | None) -> None:
+    feed.begin(daemon)
     if pace is None:
-        door.send(messages)
+        feed.send(messages)
     else:
         began, sent = time.monotonic(), 0
         while sent < len(messages):
             due = min(len(messages), int((time.monotonic() - began) * pace) + 1)
             if due > sent:
-                door.send(messages[sent:due])
+                feed.send(messages[sent:due])
                 sent = due
             time.sleep(PACE_S)
-    door.end()
+    feed.end()
 
 
 def measure(load: Load, network: Network, share: int, repeats: int) -> tuple[list[object], list[object]]:
     """A row of the table of rates, and one of the table of latencies."""
-    count = SAMPLES.get(load.door.name, OTHERS) // share
+    count = SAMPLES.get(load.feed.name, OTHERS) // share
     messages = load.messages(network, count * (3 if load.per_message == 100 else 1))
     bares, results = [], []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as name:
-            door = load.door(Path(name) / "door")
+            feed = load.feed(Path(name) / "feed")
             try:
-                bares.append([rate * load.per_message for rate in door.bare(messages)])
+                bares.append([rate * load.per_message for rate in feed.bare(messages)])
             finally:
-                door.close()
+                feed.close()
         with tempfile.TemporaryDirectory() as name:
             results.append(run(load, network, Path(name), messages))
     count = results[0].count
@@ -175,7 +175,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples")
-    parser.add_argument("--only", nargs="*", default=[], help="doors whose names begin so")
+    parser.add_argument("--only", nargs="*", default=[], help="feeds whose names begin so")
     parser.add_argument("--nodes", nargs="*", default=["1000x1", "100x3"], help="nodes x components")
     parser.add_argument("--repeats", type=int, default=3, help="of which the median is told")
     parser.add_argument("--keep", type=Path, help="a folder for what was learnt, to be used again")
@@ -192,10 +192,10 @@ def main() -> None:
                 latencies.append(latency)
                 print(*row, *latency[2:], sep="\t", file=sys.stderr, flush=True)
     print(machine())
-    print(table(("network", "door", "samples", "bare /s", "daemon /s", "share", "bare /CPU s",
+    print(table(("network", "feed", "samples", "bare /s", "daemon /s", "share", "bare /CPU s",
                  "daemon /CPU s", "share", "s to start", "MB at rest", "MB peak"), rates))  # fmt: skip
     print()
-    print(table(("network", "door", "load /s", "of a core", "median ms", "p99 ms"), latencies))
+    print(table(("network", "feed", "load /s", "of a core", "median ms", "p99 ms"), latencies))
 
 
 if __name__ == "__main__":

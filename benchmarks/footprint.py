@@ -16,13 +16,13 @@ import numpy as np
 from tables import machine, table
 
 from estimators import FootprintPredictor, Graph, LabelledEvent, PartRidge
-from estimators.kernels import Array
-from estimators.labelling import Labels
-from estimators.locality import correlation_by_distance
-from estimators.part_scenarios import correlated_parts, draw_events, geometric_graph
+from estimators.core.types import Floats
+from estimators.datasets.events import correlated_parts, draw_events, geometric_graph
+from estimators.structured.labelling import Labels
+from estimators.structured.locality import correlation_by_distance
 
 Events = list[LabelledEvent]
-Rule = Callable[[Array], Labels]
+Rule = Callable[[Floats], Labels]
 Learner = Callable[[Graph, Events], Rule]
 
 TYPES = 3  # none, and two
@@ -48,8 +48,8 @@ def threshold(smooth: bool, overlap: bool) -> Learner:
         A = graph.matrix().toarray() > 0
         S = (A + np.eye(len(A))) / (1.0 + A.sum(axis=1, keepdims=True)) if smooth else np.eye(len(A))
 
-        def rule(weights: Array, level: float) -> Rule:
-            def say(signal: Array) -> Labels:
+        def rule(weights: Floats, level: float) -> Rule:
+            def say(signal: Floats) -> Labels:
                 x = S @ signal
                 over = x @ weights > level
                 kind = 1 + int((x[over] @ np.array([1.0, -1.0])).sum() < 0.0)  # which feature moved more

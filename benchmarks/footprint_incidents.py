@@ -19,17 +19,17 @@ import numpy as np
 from scipy.sparse import csgraph
 from tables import machine, table
 
-from detector.aftermath.casefile import STAGES, CaseFile, Stage
-from detector.aftermath.footprint_cases import by_thresholds, rows, truth
-from detector.aftermath.footprint_model import FAMILIAR, FootprintModel, Mask, Score, lessons, train
-from detector.aftermath.settings import FootprintSettings
-from detector.events import Labels
-from detector.network import Network
-from detector.pipeline import Pipeline
-from detector.samples import Columns
-from detector.settings import Settings
-from estimators.kernels import Array
-from estimators.part_scenarios import geometric_graph
+from detector.alignment.samples import Columns
+from detector.diagnosis.footprint.features import by_thresholds, rows, truth
+from detector.diagnosis.footprint.model import FAMILIAR, FootprintModel, Score, lessons, train
+from detector.diagnosis.footprint.settings import Settings as FootprintSettings
+from detector.events.model import Labels
+from detector.incidents.case import STAGES, Case, Stage
+from detector.network.network import Network
+from detector.pipeline.pipeline import Pipeline
+from detector.settings.core import Settings
+from estimators.core.types import Bools, Floats
+from estimators.datasets.events import geometric_graph
 
 N, LEARN, QUIET, AFTER = 60, 1500, 30, 160
 KINDS = ("level", "noise", "decoupled", "glitch")
@@ -44,17 +44,17 @@ class Known:
     """An incident and what really happened."""
 
     labels: Labels
-    cases: dict[Stage, CaseFile]
+    cases: dict[Stage, Case]
 
 
-def quiet(ticks: int, rng: np.random.Generator) -> Array:
+def quiet(ticks: int, rng: np.random.Generator) -> Floats:
     """Two components with a correlation of one half."""
-    x: Array = rng.normal(size=(ticks, N, 2))
+    x: Floats = rng.normal(size=(ticks, N, 2))
     x[..., 1] = 0.5 * x[..., 0] + np.sqrt(0.75) * x[..., 1]
     return x
 
 
-def changed(kind: str, nodes: Sequence[int], rng: np.random.Generator) -> Array:
+def changed(kind: str, nodes: Sequence[int], rng: np.random.Generator) -> Floats:
     x = quiet(QUIET + AFTER, rng)
     for v in nodes:
         after = x[QUIET:, v]
@@ -106,18 +106,18 @@ def incidents(seed: int, wanted: int) -> list[Known]:
     return found
 
 
-def members(case: CaseFile) -> Mask:
+def members(case: Case) -> Bools:
     named = np.zeros(len(case.names), np.bool_)
     named[rows(case, case.members)] = True
     return named
 
 
-def learnt(model: FootprintModel, case: CaseFile) -> tuple[Mask, str | None]:
-    """What the examiner says."""
+def learnt(model: FootprintModel, case: Case) -> tuple[Bools, str | None]:
+    """What the analyzer says."""
     if model.novelty(case)[1]:
         return by_thresholds(case), None
     said = model.predict(case)
-    named: Mask = np.where(said.support < FAMILIAR, by_thresholds(case), said.labels > 0)
+    named: Bools = np.where(said.support < FAMILIAR, by_thresholds(case), said.labels > 0)
     return named, model.facts.types[said.event_type - 1] if said.event_type else None
 
 
@@ -128,7 +128,7 @@ def judge(
     test = [(one.cases[stage], one.labels) for one in known[-last:]]
     true = [truth(case, labels) for case, labels in test]
 
-    def figures(said: list[Mask], types: float, used: float) -> list[float]:
+    def figures(said: list[Bools], types: float, used: float) -> list[float]:
         score = Score.of(said, true, FootprintSettings().miss_cost)
         return [score.missed, score.too_many, score.overlap, score.cost, types, used]
 

@@ -22,7 +22,7 @@ import numpy as np
 from tables import machine, table
 
 from estimators import ESTIMATORS, SCENARIOS, scenario
-from estimators.scenarios import UNCHANGED
+from estimators.datasets.scenarios import UNCHANGED
 
 NAMES = tuple(ESTIMATORS)
 ALPHA = {"grulsif": 0.1, "pool": 0.1, "rulsif": 0.1, "ulsif": 0.0, "kliep": 0.0}

@@ -20,9 +20,9 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.svm import SVC
 from tables import machine, table
 
-from estimators.kahm import KahmGroup
-from estimators.regimes import RegimeLibrary, combine
-from estimators.shapes import FeatureSpec
+from estimators.regimes.kahm import KahmGroup
+from estimators.regimes.library import RegimeLibrary, combine
+from estimators.regimes.window_features import FeatureSpec
 
 LITERAL: dict[str, Any] = {"support": None, "guard": None, "block": 1000}
 SPEC = FeatureSpec()

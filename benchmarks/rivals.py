@@ -2,7 +2,7 @@
 
 A watcher is made from quiet data Z (T, N, d) (NaN: no sample) and a graph. ``fresh()`` gives one with empty
 memory, ``step(z, seen)`` takes one tick and returns its statistics (k, N), one row per name in ``names``.
-NaN is "no verdict". All of them see the same preprocessed values as the detector does.
+NaN is "no decision". All of them see the same preprocessed values as the detector does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detector.tuning import features
-from estimators.graph import Graph
+from detector.engines.density_ratio.tuning import features
+from estimators.core.graph import Graph
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

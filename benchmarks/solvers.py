@@ -20,11 +20,11 @@ import networkx as nx
 import numpy as np
 from tables import machine, table
 
-from estimators.dictionary import Dictionary
-from estimators.features import Nystroem
-from estimators.graph import Graph
-from estimators.moments import Moments, loss
-from estimators.solvers import ConvergenceWarning, Problem, Solution, cbcgd, direct, pcg
+from estimators.core.dictionary import Dictionary
+from estimators.core.features import Nystroem
+from estimators.core.graph import Graph
+from estimators.ratio.moments import Moments, loss
+from estimators.ratio.solvers import ConvergenceWarning, Problem, Solution, cbcgd, direct, pcg
 
 SOLVERS: dict[str, Callable[..., Solution]] = {
     "cbcgd gradient": partial(cbcgd, block="gradient"),

@@ -21,15 +21,15 @@ from scipy.stats import rankdata
 from tables import machine, table
 
 from detector import NetworkDetector
-from estimators.atoms import Atoms
-from estimators.dictionary import coherent_subset
-from estimators.federated import critical_samples, merge
-from estimators.margin import PairwiseClassifier, SparseMarginClassifier
-from estimators.relaxation import Relaxation
-from estimators.sparse_dictionary import SparseDictionary
-from estimators.sparse_grid import MultiScaleGrid
-from estimators.sparse_ratio import SparseRatioExplainer
-from estimators.sparse_regression import SparseMultiScaleRegressor
+from estimators.core.atoms import Atoms
+from estimators.core.dictionary import coherent_subset
+from estimators.sparse.dictionary import SparseDictionary
+from estimators.sparse.federated import critical_samples, merge_critical_samples
+from estimators.sparse.grid import MultiScaleGrid
+from estimators.sparse.margin import PairwiseClassifier, SparseMarginClassifier
+from estimators.sparse.ratio import SparseRatioExplainer
+from estimators.sparse.regression import SparseMultiScaleRegressor
+from estimators.sparse.relaxation import Relaxation
 
 Floats = NDArray[np.float64]
 NOISE = np.sqrt(1e-3)
@@ -161,7 +161,7 @@ def _round(grid: MultiScaleGrid, price: Relaxation, n: int, seed: int) -> tuple[
         except ValueError as error:
             print(f"N={n} seed={seed} site {k}: {error}")
     half = time.process_time()
-    merged = merge(PairwiseClassifier(grid, relaxation=price), sent, features="xy")
+    merged = merge_critical_samples(PairwiseClassifier(grid, relaxation=price), sent, features="xy")
     end = time.process_time()
     told = {x.tobytes() for message in sent for x in message.X}
     mine = [x.tobytes() in told for x in X[central.critical_]]

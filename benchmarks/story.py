@@ -20,17 +20,17 @@ import numpy as np
 from story_site import SITES, Line, Memory, Site, Told, renamed
 from tables import machine, table
 
-from connectors.simulate import Truth
-from detector.adapted import AdaptedModel
-from detector.aftermath.adapt import ACTIONS as ADAPT
-from detector.aftermath.adapt import Fit
-from detector.aftermath.casefile import CaseFile
-from detector.aftermath.examiner import Examiner, Finding
-from detector.aftermath.footprint_cases import by_thresholds
-from detector.aftermath.kinds import build_examiner
-from detector.aftermath.settings import AftermathSettings, FootprintSettings
+from connectors.simulation.source import Truth
+from detector.adaptation.actions import ACTIONS as ADAPT
+from detector.adaptation.actions import Fit
+from detector.adaptation.model_file import AdaptedModel
+from detector.diagnosis.analyzer import Analyzer, Finding
+from detector.diagnosis.footprint.features import by_thresholds
+from detector.diagnosis.registry import build_analyzer, diagnosis_model
+from detector.incidents.case import Case
+from detector.settings.diagnosis import DiagnosisSettings
 from estimators import Iwrls
-from estimators.kernels import Array
+from estimators.core.types import Floats
 
 CONDITIONS = {"sound": (False, False), "corrupt": (True, False), "screened": (True, True)}
 WAYS = ("thresholds", "always", "alone", "together")
@@ -42,7 +42,7 @@ Rows = dict[tuple[Any, ...], list[float]]
 # ------------------------------------------------------------------------------------------ judging
 
 
-def right_and_wrong(said: set[str], case: CaseFile, truth: Truth, corrupt: set[str]) -> dict[str, float]:
+def right_and_wrong(said: set[str], case: Case, truth: Truth, corrupt: set[str]) -> dict[str, float]:
     true = set(truth.nodes)
     return {
         "wrong": float(len(said ^ true)),
@@ -51,7 +51,7 @@ def right_and_wrong(said: set[str], case: CaseFile, truth: Truth, corrupt: set[s
     }
 
 
-def footprint(finding: Finding, case: CaseFile, truth: Truth, corrupt: set[str]) -> dict[str, float]:
+def footprint(finding: Finding, case: Case, truth: Truth, corrupt: set[str]) -> dict[str, float]:
     """Errors of the nodes that are named, and whether the type is said and right."""
     said = {node["name"] for node in finding.data["nodes"]}
     unlike = finding.data.get("why", "").startswith("unlike")
@@ -67,7 +67,7 @@ def regime(finding: Finding | None, truth: Truth) -> dict[str, float]:
     return {"regime": float(name == truth.type), "no name": float(name is None)}
 
 
-class Desks:
+class Analyzers:
     """What the daemons of both sites know after some labels, alone and together."""
 
     def __init__(self, folder: Path, given: Sequence[Told]) -> None:
@@ -82,9 +82,9 @@ class Desks:
         self._both = Memory(folder / "both", given)  # one daemon that watches both sites
         for memory in (*self._alone.values(), *self._linked.values(), self._both):
             memory.learn()
-        always = AftermathSettings(footprint=FootprintSettings(use="always"))
-        self.footprints: dict[tuple[str, str], Examiner] = {}
-        self.regimes: dict[tuple[str, str], Examiner] = {}
+        always = diagnosis_model(["footprint"])(footprint={"use": "always"})
+        self.footprints: dict[tuple[str, str], Analyzer] = {}
+        self.regimes: dict[tuple[str, str], Analyzer] = {}
         for name in SITES:
             self.footprints["alone", name] = _built("footprint", self._alone[name])
             self.footprints["always", name] = _built("footprint", self._alone[name], always)
@@ -112,11 +112,11 @@ class Desks:
             add("thresholds", right_and_wrong(usual, case, truth, corrupt), there)
             case = renamed(case, site.name)
             for who in ("always", "alone", "together"):
-                finding = self.footprints[who, site.name].examine(case)
+                finding = self.footprints[who, site.name].analyze(case)
                 assert finding is not None
                 add(who, footprint(finding, case, truth, corrupt), there)
             for who in ("alone", "together"):
-                add(who, regime(self.regimes[who, site.name].examine(case), truth), there)
+                add(who, regime(self.regimes[who, site.name].analyze(case), truth), there)
         return rows
 
     def close(self) -> None:
@@ -124,14 +124,14 @@ class Desks:
             memory.close()
 
 
-def _built(kind: str, memory: Memory, settings: AftermathSettings | None = None) -> Examiner:
-    """Who examines in a daemon with this store."""
+def _built(kind: str, memory: Memory, settings: DiagnosisSettings | None = None) -> Analyzer:
+    """The analyzers of a daemon with this store."""
     if settings is not None:
-        memory.shelf.settings = settings
+        memory.repository.settings = settings
     try:
-        built = build_examiner(kind, memory.shelf.settings, memory.shelf)
+        built = build_analyzer(kind, memory.repository.settings, memory.repository)
     finally:
-        memory.shelf.settings = AftermathSettings()
+        memory.repository.settings = DiagnosisSettings()
     assert built is not None
     return built
 
@@ -139,9 +139,9 @@ def _built(kind: str, memory: Memory, settings: AftermathSettings | None = None)
 # ------------------------------------------------------------------------------------------ soft sensor
 
 
-def response(u: Array) -> Array:
+def response(u: Floats) -> Floats:
     """What the soft sensor stands for: saturates."""
-    y: Array = 3.0 * np.tanh(u / 2.0)
+    y: Floats = 3.0 * np.tanh(u / 2.0)
     return y
 
 
@@ -163,7 +163,7 @@ def soft_sensor(told: Told, folder: Path, seed: Sequence[int]) -> dict[tuple[str
     fresh = site.shift(truth, node) + rng.normal(size=2000)
     memory, errors = Memory(folder, [told]), {}
     for kind, linear in (("line", True), ("kernels", False)):
-        result = ADAPT["fit"].run(memory.shelf, Fit(
+        result = ADAPT["fit"].run(memory.repository, Fit(
             pairs=pairs.encode(), target="quantity", incident=f"{site.name}-{case.incident}", node=node,
             model="line" if linear else "kernels",
         ))  # fmt: skip
@@ -211,10 +211,10 @@ def story(seed: int, steps: Sequence[int], later: int, folder: Path) -> Figures:
                 one for name in SITES for one in sites[name].incidents.values()
                 if n and one.opened < [*begins[name], np.inf][counts[name]] and one.label is not None
             ]  # fmt: skip
-            desks = Desks(folder / f"{seed}-{condition}-{n}", given)
-            for key, values in desks.judge(test).items():
+            analyzers = Analyzers(folder / f"{seed}-{condition}-{n}", given)
+            for key, values in analyzers.judge(test).items():
                 figures[condition, n, *key] = float(np.mean(values))
-            desks.close()
+            analyzers.close()
         if condition == "screened":
             _adapt(test, folder, seed, figures)
     return figures

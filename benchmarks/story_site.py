@@ -1,4 +1,4 @@
-"""A site of the story with all that its daemon has, in this process: source, pipeline, store, desk's work."""
+"""A site of the story with all that its daemon has, in this process: source, pipeline, store, diagnosis."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import msgspec
 import networkx as nx
 import yaml
 
-from connectors.simulate import SimulateSource, Truth
-from detector.aftermath import regime_messages as messages
-from detector.aftermath.actions import ActionError
-from detector.aftermath.casefile import CaseFile
-from detector.aftermath.exchange import Answers
-from detector.aftermath.kinds import relearning
-from detector.aftermath.regime_library import Floats
-from detector.aftermath.settings import AftermathSettings
-from detector.aftermath.shelf import Shelf
-from detector.config import Config
-from detector.events import Event
-from detector.pipeline import Pipeline
-from detector.records import Record
-from detector.state import Bundle, Store
-from estimators.regimes import RegimeLibrary
+from connectors.simulation.source import SimulateSource, Truth
+from detector.config.config import Config
+from detector.diagnosis.actions import ActionError
+from detector.diagnosis.regime import messages
+from detector.diagnosis.regime.peers import Answers
+from detector.diagnosis.registry import relearning
+from detector.diagnosis.repository import Repository
+from detector.events.model import Event
+from detector.incidents.case import Case
+from detector.pipeline.pipeline import Pipeline
+from detector.settings.diagnosis import DiagnosisSettings
+from detector.storage.records import Record
+from detector.storage.store import Bundle, Store
+from estimators.core.types import Floats
+from estimators.regimes.library import RegimeLibrary
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "story"
 SITES = ("east", "west")
@@ -54,12 +54,12 @@ class Told:
 
     site: Site
     opened: float
-    cases: tuple[CaseFile, ...]
+    cases: tuple[Case, ...]
     label: Event | None
     truth: Truth | None
 
     @property
-    def settled(self) -> CaseFile | None:
+    def settled(self) -> Case | None:
         return next((case for case in self.cases if case.stage == "settled"), None)
 
 
@@ -104,7 +104,7 @@ class Site:
             **self._data,
             "sources": {"plant": {**self._plant, "patterns": list(patterns), "ticks": ticks}},
         }
-        del data["aftermath"]  # the exchange needs doors that nobody opens here
+        del data["diagnosis"]  # the exchange needs connectors that nothing opens here
         source = Config.of(data).source_objects()["plant"]
         assert isinstance(source, SimulateSource)
         return source
@@ -170,20 +170,20 @@ class Memory:
                 )
                 records.append(Record.of(label))
         self._store.commit(Bundle(cases=cases, records=records))
-        self.shelf = Shelf(self._store, settings=AftermathSettings())
-        self.shelf.exchange = line  # type: ignore[assignment]  # it has what examiners use of an exchange
+        self.repository = Repository(self._store, settings=DiagnosisSettings())
+        self.repository.exchange = line  # type: ignore[assignment]  # it has what analyzers use of an exchange
 
     def learn(self) -> None:
-        """What the desk does after a label."""
-        for action in relearning(self.shelf.settings).values():
+        """What the diagnosis service does after a label."""
+        for action in relearning(self.repository.settings).values():
             with contextlib.suppress(ActionError):  # too few labels yet
-                action.run(self.shelf, action.arguments())
+                action.run(self.repository, action.arguments())
 
     def close(self) -> None:
         self._store.close()
 
 
-def renamed(case: CaseFile, site: str) -> CaseFile:
+def renamed(case: Case, site: str) -> Case:
     return replace(case, incident=f"{site}-{case.incident}")
 
 

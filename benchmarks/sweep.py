@@ -25,10 +25,10 @@ import numpy as np
 import scipy.sparse as sp
 from tables import machine, table
 
-from estimators.dictionary import Dictionary
-from estimators.features import Nystroem
-from estimators.graph import Graph
-from estimators.windows import WindowBank
+from estimators.core.dictionary import Dictionary
+from estimators.core.features import Nystroem
+from estimators.core.graph import Graph
+from estimators.streaming.windows import WindowBank
 
 SCALES = 5
 MEMORY = 6e9  # bytes that a bank may take here

@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import ConnectorError, Sink
-from .client import HttpClient, HttpSettings, json_headers
-from .units import Duration
+from connectors.base import ConnectorError, Sink
+from connectors.settings.http_client import HttpClient, HttpSettings, json_headers
+from connectors.settings.units import Duration
 
 RESOLVED_S = 300.0  # how long a resolved alert is repeated
 MAX_TEXT = 2000  # characters of one annotation
 ENDING = ("incident.resolved", "resolved")
 LABELLED = "incident.labelled"  # what people say later; it neither starts nor ends anything
-EXAMINED = "incident.examined"  # what was found out later: one more annotation
+ANALYZED = "incident.analyzed"  # what was found out later: one more annotation
 
 
 class AlertmanagerSink(Sink):
@@ -34,6 +34,7 @@ class AlertmanagerSink(Sink):
     """
 
     name = "alertmanager"
+    example = ("url: http://127.0.0.1:9093",)
     wants_open_incidents = True
 
     class Config(HttpSettings):
@@ -73,7 +74,7 @@ class AlertmanagerSink(Sink):
             if record.get("incident", record["id"]) is None:
                 continue
             incident = str(record.get("incident", record["id"]))
-            if record.get("event") == EXAMINED:
+            if record.get("event") == ANALYZED:
                 if incident in self._alerts:
                     self._note(incident, record)
                     changed.append(incident)

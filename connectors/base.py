@@ -1,4 +1,4 @@
-"""What every door promises: samples in, records out.
+"""What every source and sink promises: samples in, records out.
 
 A **source** turns bytes from outside into `Batch`es of `Sample`s; a **sink** turns records into
 bytes outside. The daemon owns retries, metrics and logs; a connector owns one protocol.
@@ -9,8 +9,15 @@ daemon's own state is durable, `close()`. When a connection is lost `read` raise
 the position of the last batch it read**, which may be later than the last it committed. After a
 crash it opens with the last position it *stored*. Both give every sample once, if `replayable`.
 
+A source that reads several *partitions*, each with an order of its own (streams, partitions of a topic),
+gives batches of one partition each and can `pause` some of them: the daemon merges partitions by event
+time, and holds back those that are ahead.
+
 Life of a sink: `open()`, `write(records)`, `close()`. After a failed `write` the same records may be
-written again, without reopening: a sink finds its way back by itself.
+written again, without reopening: a sink reconnects by itself.
+
+What the rest of the program must know of a type is in class attributes (`replayable`, `ends`, `exclusive`,
+`listens`, `raw`, `example`): nothing outside a connector's own module asks for its name.
 """
 
 from __future__ import annotations
@@ -19,11 +26,12 @@ import asyncio
 import importlib.util
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
+
+from connectors.model import Settings as Settings
 
 REASONS = (
     "malformed",  # not the configured format at all: syntax, UTF-8, numbers out of range
@@ -38,7 +46,7 @@ REASONS = (
 )
 BACKOFF_FIRST_S = 0.1
 BACKOFF_CAP_S = 5.0
-MAX_SAMPLES = 20_000  # of one batch, where the door can choose: what the pipeline works off in one turn
+MAX_SAMPLES = 20_000  # of one batch, where the source can choose: what the pipeline works off in one turn
 
 Result = TypeVar("Result")
 
@@ -60,6 +68,12 @@ class Batch(msgspec.Struct):
     position: Any = None
     received: int = 0
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
+    # The partition that all of it came from, if the source has several. The position is then a mapping with
+    # that one key; those of several partitions are joined into one mapping, which `open` and `commit` take.
+    partition: str | None = None
+    # For senders who are told: how many of the samples, in order, belong to whom, and where to count those
+    # that the stream did not take, by reason.
+    accounts: list[tuple[int, dict[str, int]]] = msgspec.field(default_factory=list)
 
     def accept(self, samples: Sequence[Sample]) -> None:
         self.samples.extend(samples)
@@ -77,8 +91,24 @@ class Batch(msgspec.Struct):
             self.rejected[reason] = self.rejected.get(reason, 0) + count
 
 
+def join_position(known: Any, batch: Batch) -> Any:
+    """The position of a source after a batch, given the one before it.
+
+    Examples
+    --------
+    >>> first = Batch(position={"a": 5}, partition="a")
+    >>> join_position({"a": 3, "b": 4}, first)
+    {'a': 5, 'b': 4}
+    >>> join_position({"offset": 3}, Batch(position={"offset": 9}))
+    {'offset': 9}
+    """
+    if batch.partition is None or batch.position is None:
+        return known if batch.position is None else batch.position
+    return {**(known or {}), **batch.position}
+
+
 class ConnectorError(Exception):
-    """A door failed. `retry` says whether the same call may succeed later without a new config.
+    """A connector failed. `retry` says whether the same call may succeed later without a new config.
 
     Anything on the other side of the network is worth a retry (refused, timed out, certificate or
     password not accepted: brokers get repaired). Not worth one: a missing library, an unreadable
@@ -91,7 +121,7 @@ class ConnectorError(Exception):
 
 
 class MissingLibrary(ConnectorError):
-    """The client library of a door is not installed; the message holds the line that installs it."""
+    """The client library of a connector is not installed; the message holds the line that installs it."""
 
     def __init__(self, extra: str) -> None:
         super().__init__(f"client library not installed: run  {install_line(extra)}", retry=False)
@@ -99,28 +129,27 @@ class MissingLibrary(ConnectorError):
 
 
 def install_line(extra: str) -> str:
-    return f"pip install 'detector[{extra}]'"
-
-
-class Settings(BaseModel):
-    """Base of all settings: strict, immutable, unknown keys refused, inputs never echoed in errors."""
-
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
-    )
+    return f"pip install 'detectord[{extra}]'"
 
 
 class Connector(ABC):
-    """What sources and sinks share."""
+    """What sources and sinks share. `__init__` checks the configuration, and connects to nothing."""
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # the `type` in configurations; that of the entry point, for a plug-in
+    Config: type[Settings]  # the keys of the configuration, each with a description
     extra: ClassVar[str | None] = None  # the optional dependency group, if any
     modules: ClassVar[tuple[str, ...]] = ()  # what that group must make importable
-    Config: type[Settings]
+    # Lines "key: value" of YAML that `detector init` writes for it: what it needs and has no default for, and
+    # what shows best what it can do.
+    example: ClassVar[tuple[str, ...]] = ()
+    # Carries messages of any content, one by one and unchanged: daemons can ask each other over it. A source
+    # that says so has a `decoder`, which connectors.codec.raw_messages may replace before `open`.
+    raw: ClassVar[bool] = False
+    declares: ClassVar[tuple[str, ...]] = ()  # facts without a default, which a subclass must give
 
     @classmethod
     def requires(cls, config: Any = None) -> dict[str, tuple[str, ...]]:
-        """Extra name -> modules that this door (with this config) needs."""
+        """Extra name -> modules that this connector (with this config) needs."""
         needed = {cls.extra: cls.modules} if cls.extra else {}
         decode = getattr(config, "decode", None)
         if decode is not None and decode.format == "influx":
@@ -145,12 +174,16 @@ class Connector(ABC):
 
 
 class Source(Connector):
-    """A door through which samples come in. `__init__` checks, and connects to nothing."""
+    """Where samples come in."""
 
-    decoder: Any  # of sources that take messages one by one: bytes to samples; or to letters (letters.py)
+    declares = ("replayable", "guarantee")
     replayable: ClassVar[bool]  # open(position) gives exactly what came after position
-    urgent: bool = False  # whoever sends waits for `commit` before it sends more: it should come at once
     guarantee: ClassVar[str]  # one honest sentence for the manual and the status page
+    urgent: bool = False  # whoever sends waits for `commit` before it sends more: it should come at once
+    ends: bool = False  # `read` gives None at the end; without one `run --once` takes silence for the end
+    exclusive: ClassVar[str | None] = None  # a key whose value no two sources of this type may share
+    listens: ClassVar[bool] = False  # `routes` are served by the daemon's HTTP listener, which it needs
+    decoder: Any  # of a source that is `raw`: bytes to samples
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -173,13 +206,29 @@ class Source(Connector):
         """Let go of everything; safe to call twice, or without `open`."""
 
     @property
+    def partitions(self) -> Sequence[str]:
+        """What comes in orders of their own, by name; one without a name, unless a source says otherwise.
+
+        None at all: not known yet. When they change, `read` gives a batch, perhaps an empty one.
+        """
+        return ("",)
+
+    def pause(self, partitions: Collection[str]) -> None:
+        """Give nothing of these for now, and of the others again; soon enough, not at once."""
+        return
+
+    def routes(self) -> list[Any]:
+        """The aiohttp routes of a source that `listens`."""
+        return []
+
+    @property
     def lag(self) -> float | None:
         """Seconds between the sending of what was read last and its reading, where known."""
         return None
 
 
 class Sink(Connector):
-    """A door through which records leave. `__init__` checks, and connects to nothing."""
+    """Where records go out."""
 
     # True: the peer forgets, so the daemon hands the latest record of every open incident to
     # `write` once after each start.

@@ -1,7 +1,8 @@
 """Samples pushed to us by HTTP: JSON batches, and InfluxDB line protocol so that Telegraf can send.
 
 The daemon mounts `routes()` on its own application, which brings the listener, TLS, authentication and
-connection limits. A 2xx answer goes out only after the daemon has committed the batch.
+connection limits. An answer goes out only after the daemon has committed the batch, and tells what became of
+it: 200 with counts, 422 if nothing of it was taken (all late, or of unknown nodes), 400 if none can be read.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import asyncio
 import importlib.util
 import secrets as randomness
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import hdrs, web
 from pydantic import Field, field_validator
 
-from .base import MAX_SAMPLES, Batch, ConnectorError, Settings, Source, install_line
-from .decode import Decode, Decoder
-from .mapping import TimeFormat
-from .units import Duration
+from connectors.base import MAX_SAMPLES, Batch, ConnectorError, Settings, Source, install_line
+from connectors.codec.decoder import Decode, Decoder
+from connectors.codec.paths import TimeFormat
+from connectors.settings.units import Duration
 
 MAX_ID = 128  # characters of a batch id
+TOLD = {"node": "unknown_node"}  # "node" alone is a name that cannot be one
 PRECISIONS: dict[str, TimeFormat] = {
     "": "unix_ns", "n": "unix_ns", "ns": "unix_ns", "u": "unix_us", "us": "unix_us",
     "ms": "unix_ms", "s": "unix",
@@ -35,6 +38,7 @@ class _Request:
         self.batch = batch
         self.batch_id = batch_id
         self.number = number
+        self.discarded: dict[str, int] = {}  # what the stream did not take of it, by reason
         self.committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -48,6 +52,8 @@ class HttpSource(Source):
     name = "http"
     replayable = False
     urgent = True
+    exclusive = "prefix"
+    listens = True
     guarantee = "No lost alert, no distinct duplicate, if the client retries until 2xx with a batch id."
 
     class Config(Settings):
@@ -55,7 +61,7 @@ class HttpSource(Source):
         decode: Decode = Field(default=Decode(), description="How the body of /ingest is read.")
         influx: Decode = Field(default=Decode(format="influx"), description="How the body of /write is read.")
         max_pending: int = Field(
-            default=64, description="Requests held at once; more get 429.", ge=1, le=10_000
+            default=64, description="Concurrent requests; further ones get 429.", ge=1, le=10_000
         )
         commit_timeout: Duration = Field(
             default=30.0, description="Longest wait for the commit; then 503.", gt=0
@@ -126,6 +132,7 @@ class HttpSource(Source):
             request = self._waiting.popleft()
             self._reading.append(request)
             merged.merge(request.batch)
+            merged.accounts.append((len(request.batch.samples), request.discarded))
             self._note(self._given, request.batch_id)
             self._delivery = request.number
         merged.position = {
@@ -217,9 +224,10 @@ class HttpSource(Source):
             underway = _Request(batch, batch_id, self._number)
             self._waiting.append(underway)
             self._arrived.set()
-        return await self._committed(underway)
+        return await self._committed(underway, brief=decoder is self._influx)
 
-    async def _committed(self, underway: _Request) -> web.Response:
+    async def _committed(self, underway: _Request, brief: bool) -> web.Response:
+        """Wait, then tell what became of it; ``brief``: nothing is said if all was taken."""
         try:
             async with asyncio.timeout(self.config.commit_timeout):
                 # Shielded: one client giving up must not undo the wait of another with the same id.
@@ -230,7 +238,10 @@ class HttpSource(Source):
             if underway.committed.cancelled():
                 return _answer(503, "closing; send the batch again", retry_after=1)
             raise
-        return _counts(underway.batch, 200) if underway.batch.rejected else web.Response(status=204)
+        if brief and not underway.batch.rejected and not underway.discarded:
+            return web.Response(status=204)
+        taken = len(underway.batch.samples) > sum(underway.discarded.values())
+        return _counts(underway.batch, 200 if taken else 422, underway.discarded)
 
     async def _body(self, request: web.Request, limit: int) -> bytes | web.Response:
         """The body within cap and deadline; aiohttp unpacks gzip piece by piece, so a bomb stops early."""
@@ -280,6 +291,9 @@ def _answer(status: int, text: str, *, retry_after: int | None = None, close: bo
     return answer
 
 
-def _counts(batch: Batch, status: int) -> web.Response:
-    facts = {"received": batch.received, "accepted": len(batch.samples), "rejected": batch.rejected}
+def _counts(batch: Batch, status: int, discarded: Mapping[str, int] | None = None) -> web.Response:
+    discarded = discarded or {}
+    rejected = batch.rejected | {TOLD.get(reason, reason): count for reason, count in discarded.items()}
+    accepted = len(batch.samples) - sum(discarded.values())
+    facts = {"received": batch.received, "accepted": accepted, "rejected": rejected}
     return web.Response(status=status, body=msgspec.json.encode(facts), content_type="application/json")

@@ -1,27 +1,27 @@
-"""Kafka by librdkafka (confluent-kafka): a consumer group in, an idempotent producer out.
-
-Tested against librdkafka's mock cluster only; see docs/connectors.md.
-"""
+"""Kafka by librdkafka (confluent-kafka): a consumer group in, an idempotent producer out."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import Batch, ConnectorError, InFlight, Portion, Sink, Source
-from .decode import Decode, Decoder
-from .secrets import FilePath, Secret, Tls, WithSecrets
-from .units import Duration
+from connectors.base import Batch, ConnectorError, InFlight, Portion, Sink, Source
+from connectors.codec.decoder import Decode, Decoder
+from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
+from connectors.settings.units import Duration
 
 MAX_MESSAGES = 10_000  # of one batch
 POLL_S = 0.25  # how long the thread waits for a first message before it looks whether to stop
+SILENT_S, ANSWER_S = 5.0, 2.0  # after so long without a message the brokers are asked, and must answer
+PAUSED_S = 0.02  # the same while some partitions are not to be read: they may be soon
 _LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
@@ -93,6 +93,8 @@ class KafkaSource(Source):
     """
 
     name = "kafka"
+    raw = True
+    example = ('brokers: ["127.0.0.1:9092"]', "topics: [samples]")
     extra = "kafka"
     modules = ("confluent_kafka",)
     replayable = True
@@ -118,7 +120,13 @@ class KafkaSource(Source):
         self._thread: ThreadPoolExecutor | None = None
         self._reading: InFlight[list[Any]] = InFlight()
         self._portion = Portion(MAX_MESSAGES)
-        self._position: dict[str, dict[str, int]] = {}  # topic -> partition -> next offset
+        self._position: dict[str, int] = {}  # partition, as topic/number -> next offset
+        self._ready: deque[Batch] = deque()  # of one poll: a batch for each partition
+        self._assigned: tuple[str, ...] = ()
+        self._told: tuple[str, ...] = ()  # those assigned when `read` last gave something
+        self._heard = 0.0  # when a broker last gave a sign of life
+        self._paused: Collection[str] = ()
+        self._pausing: set[str] = set()  # those that the consumer has paused
         self._failure: str | None = None
         self._said: str | None = None  # the latest complaint of the library
         self._lag: float | None = None
@@ -127,8 +135,10 @@ class KafkaSource(Source):
         self.ensure_libraries(self.config)
         self.decoder.open()
         await self.close()
-        self._position = {topic: dict(offsets) for topic, offsets in (position or {}).items()}
+        self._position = _flat(position or {})
+        self._assigned, self._told, self._pausing = (), (), set()
         self._failure = self._said = None
+        self._heard = time.monotonic()
         options = self.config.client_options() | {
             "group.id": self.config.group,
             "enable.auto.commit": False,
@@ -151,7 +161,9 @@ class KafkaSource(Source):
         try:
             self._consumer = Consumer(options)
             _greet(self._consumer, self.config.timeout, lambda: self._thread is None)
-            self._consumer.subscribe(self.config.topics, on_assign=self._assign)
+            self._consumer.subscribe(
+                self.config.topics, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
+            )
         except KafkaException as error:
             raise self.config.failed(self._said or _text(error.args[0])) from None
         self._failure = None
@@ -170,33 +182,70 @@ class KafkaSource(Source):
             for found in consumer.committed(partitions, timeout=self.config.timeout)
         }
         for part in partitions:
-            own = self._position.get(part.topic, {}).get(str(part.partition), -1)
+            own = self._position.get(_name(part), -1)
             latest = max(own, committed.get((part.topic, part.partition), -1))
             if latest >= 0:
                 part.offset = latest
         consumer.assign(partitions)
+        self._assigned, self._pausing = tuple(map(_name, partitions)), set()
+
+    def _revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        gone = set(map(_name, partitions))
+        self._assigned = tuple(name for name in self._assigned if name not in gone)
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return self._assigned
+
+    def pause(self, partitions: Collection[str]) -> None:
+        self._paused = partitions
 
     async def read(self) -> Batch | None:
-        while True:
+        while not self._ready:
             messages = await self._reading.run(lambda: self._in_thread(self._poll))
             if messages:
-                return self._batch(messages)
+                self._ready.extend(self._batch(name, part) for name, part in self._sorted(messages).items())
+            elif self._told != self._assigned:
+                self._told = self._assigned
+                return Batch()
+        self._told = self._assigned
+        return self._ready.popleft()
+
+    def _sorted(self, messages: list[Any]) -> dict[str, list[Any]]:
+        """The messages of each partition."""
+        found: dict[tuple[str, int], list[Any]] = {}
+        for message in messages:
+            found.setdefault((message.topic(), message.partition()), []).append(message)
+        return {f"{topic}/{number}": part for (topic, number), part in found.items()}
+
+    def _follow_pauses(self) -> None:
+        from confluent_kafka import TopicPartition
+
+        wanted = set(self._paused) & set(self._assigned)
+        if wanted == self._pausing:
+            return
+        stop, go = ([TopicPartition(*_place(name)) for name in names]
+                    for names in (wanted - self._pausing, self._pausing - wanted))  # fmt: skip
+        if stop:
+            self._consumer.pause(stop)
+        if go:
+            self._consumer.resume(go)
+        self._pausing = wanted
 
     def _poll(self) -> list[Any]:
         """Blocking: wait for a first message, then take all that are there."""
         from confluent_kafka import KafkaError, KafkaException
 
         try:
-            first = self._consumer.poll(POLL_S)
+            self._follow_pauses()
+            first = self._consumer.poll(PAUSED_S if self._pausing else POLL_S)
             if first is None:
                 if self._failure:
                     raise self.config.failed(self._failure)
+                self._look_for_brokers()
                 return []
+            self._heard = time.monotonic()
             messages = [first, *self._consumer.consume(self._portion.messages, timeout=0)]
-            # One question instead of three per message; only this thread takes messages.
-            for part in self._consumer.position(self._consumer.assignment()):
-                if part.offset >= 0:
-                    self._position.setdefault(part.topic, {})[str(part.partition)] = part.offset
         except KafkaException as error:
             raise self.config.failed(_text(error.args[0])) from None
         good = [message for message in messages if message.error() is None]
@@ -208,8 +257,21 @@ class KafkaSource(Source):
         self._failure = None
         return good
 
-    def _batch(self, messages: list[Any]) -> Batch:
-        batch = Batch()
+    def _look_for_brokers(self) -> None:
+        """In silence ask now and then: the library does not always tell that all connections are lost."""
+        from confluent_kafka import KafkaException
+
+        if time.monotonic() - self._heard < SILENT_S:
+            return
+        try:
+            self._consumer.list_topics(self.config.topics[0], timeout=min(ANSWER_S, self.config.timeout))
+        except KafkaException as error:
+            raise self.config.failed(self._said or _text(error.args[0])) from None
+        self._heard = time.monotonic()
+
+    def _batch(self, name: str, messages: list[Any]) -> Batch:
+        self._position[name] = messages[-1].offset() + 1
+        batch = Batch(partition=name, position={name: self._position[name]})
 
         def origin(i: int) -> tuple[str | None, float]:
             message = messages[i]
@@ -220,7 +282,6 @@ class KafkaSource(Source):
         self._lag = max(0.0, time.time() - _sent(messages[-1]))
         self.decoder.messages([message.value() or b"" for message in messages], batch, origin)
         self._portion.took(len(messages), batch)
-        batch.position = {topic: dict(offsets) for topic, offsets in self._position.items()}
         return batch
 
     async def commit(self, position: Any) -> None:
@@ -229,16 +290,15 @@ class KafkaSource(Source):
         # librdkafka is thread-safe: no need to wait for the thread that polls.
         await asyncio.to_thread(self._commit, self._consumer, position)
 
-    def _commit(self, consumer: Any, position: dict[str, dict[str, int]]) -> None:
+    def _commit(self, consumer: Any, position: dict[str, Any]) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
-            mine = {(part.topic, part.partition) for part in consumer.assignment()}
+            mine = set(map(_name, consumer.assignment()))
             offsets = [
-                TopicPartition(topic, int(number), offset)
-                for topic, numbers in position.items()
-                for number, offset in numbers.items()
-                if (topic, int(number)) in mine
+                TopicPartition(*_place(name), offset)
+                for name, offset in _flat(position).items()
+                if name in mine
             ]
             if offsets:
                 consumer.commit(offsets=offsets, asynchronous=False)
@@ -253,6 +313,7 @@ class KafkaSource(Source):
     async def close(self) -> None:
         thread, self._thread = self._thread, None
         await self._reading.stop()
+        self._ready.clear()
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)
         consumer, self._consumer = self._consumer, None
@@ -268,6 +329,8 @@ class KafkaSink(Sink):
     """Each record as a message with its id as key; `write` returns when all replicas have them."""
 
     name = "kafka"
+    raw = True
+    example = ('brokers: ["127.0.0.1:9092"]',)
     extra = "kafka"
     modules = ("confluent_kafka",)
 
@@ -363,6 +426,24 @@ def _greet(client: Any, timeout: float, stopped: Callable[[], bool]) -> None:
             if stopped() or time.monotonic() >= deadline:
                 raise
             step *= 2
+
+
+def _name(part: Any) -> str:
+    return f"{part.topic}/{part.partition}"
+
+
+def _place(name: str) -> tuple[str, int]:
+    topic, _, number = name.rpartition("/")  # a topic has no slash
+    return topic, int(number)
+
+
+def _flat(position: dict[str, Any]) -> dict[str, int]:
+    """Next offsets by partition; version 0.1 stored them by topic and number."""
+    found = {name: offset for name, offset in position.items() if isinstance(offset, int)}
+    for topic, offsets in position.items():
+        if isinstance(offsets, dict):
+            found |= {f"{topic}/{number}": offset for number, offset in offsets.items()}
+    return found
 
 
 def _sent(message: Any) -> float:

@@ -11,16 +11,16 @@ import secrets as randomness
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from pydantic import Field, model_validator
 
-from .base import Batch, ConnectorError, Portion, Sink, Source
-from .decode import Decode, Decoder
-from .secrets import FilePath, Secret, Tls, WithSecrets
-from .units import Duration
+from connectors.base import Batch, ConnectorError, Portion, Sink, Source
+from connectors.codec.decoder import Decode, Decoder
+from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
+from connectors.settings.units import Duration
 
 MAX_MESSAGES = 5000  # of one batch
 BUSY_S = 0.05  # a batch so soon after the last one means a stream of messages
@@ -53,6 +53,9 @@ class _Connection:
         self._lost = lost
         self._answered = threading.Event()
         self._closing = False
+        # Packet id (0: nothing to acknowledge), topic, payload.
+        self.messages: deque[tuple[int, str | None, bytes]] = deque()
+        self.unacknowledged: deque[tuple[int, list[int]]] = deque()  # packet ids by delivery
 
     def connect(
         self,
@@ -149,6 +152,8 @@ class MqttSource(Source):
     """
 
     name = "mqtt"
+    raw = True
+    example = ("host: 127.0.0.1", 'topics: ["sensors/#"]')
     extra = "mqtt"
     modules = ("paho",)
     replayable = False
@@ -192,15 +197,14 @@ class MqttSource(Source):
         self.urgent = config.version == "3.1.1" and config.qos == 1
         self.decoder = Decoder(config.decode)
         self._connections: list[_Connection] = []
-        # Connection, packet id (0: nothing to acknowledge), topic, payload.
-        self._messages: deque[tuple[_Connection, int, str | None, bytes]] = deque()
         self._portion = Portion(MAX_MESSAGES)
         self._dropped = 0
         self._last_batch = 0.0
         self._arrived = asyncio.Event()
         self._session = randomness.token_hex(4)
         self._delivery = 0
-        self._unacknowledged: deque[tuple[int, list[tuple[_Connection, int]]]] = deque()
+        self._turn = 0
+        self._paused: Collection[str] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, position: Any) -> None:
@@ -231,7 +235,8 @@ class MqttSource(Source):
     def _receiver(self, connection: _Connection) -> Callable[[Any, Any, Any], None]:
         def receive(client: Any, data: Any, message: Any) -> None:
             # QoS 1 is bounded by receive_maximum; QoS 0 knows no waiting, only counted drops.
-            if message.qos == 0 and len(self._messages) >= self.config.max_pending:
+            mine = connection.messages
+            if message.qos == 0 and len(mine) >= self.config.max_pending / self.config.connections:
                 self._dropped += 1
                 return
             try:
@@ -239,8 +244,8 @@ class MqttSource(Source):
             except UnicodeDecodeError:
                 topic = None
             # No more than what is needed of it: thousands of the library's objects keep the collector busy.
-            self._messages.append((connection, message.mid if message.qos else 0, topic, message.payload))
-            if len(self._messages) == 1:
+            mine.append((message.mid if message.qos else 0, topic, message.payload))
+            if len(mine) == 1:
                 self._wake()
 
         return receive
@@ -250,36 +255,55 @@ class MqttSource(Source):
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._arrived.set)
 
+    @property
+    def partitions(self) -> Sequence[str]:
+        return ("",) if self.config.connections == 1 else [one.client_id for one in self._connections]
+
+    def pause(self, partitions: Collection[str]) -> None:
+        """What is not taken from a connection is not acknowledged: the broker waits at `receive_maximum`."""
+        self._paused = partitions
+        self._arrived.set()
+
     async def read(self) -> Batch | None:
         while True:
             self._arrived.clear()
-            if self._messages or self._dropped:
+            connection = self._next()
+            if connection is not None:
                 # In a stream of messages wait a moment: woken for each one, the event loop and the network
                 # thread would take turns at the interpreter lock and halve the rate.
                 if (
                     time.monotonic() - self._last_batch < BUSY_S
-                    and len(self._messages) < self._portion.messages
+                    and len(connection.messages) < self._portion.messages
                 ):
                     await asyncio.sleep(GATHER_S)
                 self._last_batch = time.monotonic()
-                return self._batch()
+                return self._batch(connection)
             if not self._connections:
                 raise ConnectorError("mqtt is not open", retry=True)
-            for connection in self._connections:
-                if connection.failure:
-                    raise ConnectorError(f"mqtt {self.config.host}: {connection.failure}", retry=True)
+            for one in self._connections:
+                if one.failure:
+                    raise ConnectorError(f"mqtt {self.config.host}: {one.failure}", retry=True)
             await self._arrived.wait()
 
-    def _batch(self) -> Batch:
+    def _next(self) -> _Connection | None:
+        """The next connection that has something to give."""
+        for _ in self._connections:
+            self._turn += 1
+            one = self._connections[self._turn % len(self._connections)]
+            if (one.messages or self._dropped) and one.client_id not in self._paused:
+                return one
+        return None
+
+    def _batch(self, connection: _Connection) -> Batch:
         batch = Batch()
         arrival = time.time()
-        owed: list[tuple[_Connection, int]] = []
+        owed: list[int] = []
         payloads, topics = [], []
-        taken = min(len(self._messages), self._portion.messages)
+        taken = min(len(connection.messages), self._portion.messages)
         for _ in range(taken):
-            connection, mid, topic, payload = self._messages.popleft()
+            mid, topic, payload = connection.messages.popleft()
             if mid:
-                owed.append((connection, mid))
+                owed.append(mid)
             if topic is None:  # not UTF-8
                 batch.reject("topic")
                 continue
@@ -291,24 +315,27 @@ class MqttSource(Source):
         if dropped:
             batch.reject("overflow", dropped)
         self._delivery += 1
-        self._unacknowledged.append((self._delivery, owed))
+        connection.unacknowledged.append((self._delivery, owed))
         batch.position = {"session": self._session, "delivery": self._delivery}
+        if self.config.connections > 1:
+            batch.partition, batch.position = connection.client_id, {connection.client_id: batch.position}
         return batch
 
     async def commit(self, position: Any) -> None:
         """Acknowledge all batches up to this one that came over connections still open."""
-        if position is None or position["session"] != self._session:
-            return
         owed: list[tuple[_Connection, int]] = []
-        while self._unacknowledged and self._unacknowledged[0][0] <= position["delivery"]:
-            owed += self._unacknowledged.popleft()[1]
+        for connection in self._connections:
+            mine = position if self.config.connections == 1 else (position or {}).get(connection.client_id)
+            if not mine or mine.get("session") != self._session:
+                continue
+            waiting = connection.unacknowledged
+            while waiting and waiting[0][0] <= mine["delivery"]:
+                owed += [(connection, mid) for mid in waiting.popleft()[1]]
         if owed:
             await asyncio.to_thread(_acknowledge, owed)  # thousands of packets: not on the event loop
 
     async def close(self) -> None:
         connections, self._connections = self._connections, []
-        self._messages.clear()
-        self._unacknowledged.clear()
         for connection in connections:
             await asyncio.to_thread(connection.close)
 
@@ -324,6 +351,8 @@ class MqttSink(Sink):
     """Each record as JSON on a topic, at QoS 1; `write` returns when the broker has taken them."""
 
     name = "mqtt"
+    raw = True
+    example = ("host: 127.0.0.1",)
     extra = "mqtt"
     modules = ("paho",)
 

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import Batch, ConnectorError, Portion, Sink, Source
-from .decode import Decode, Decoder
-from .secrets import FilePath, Secret, Tls, WithSecrets
-from .units import Duration
+from connectors.base import Batch, ConnectorError, Portion, Sink, Source
+from connectors.codec.decoder import Decode, Decoder
+from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
+from connectors.settings.units import Duration
 
 PULL_S = 5.0  # how long one pull request stays open at the server
 MAX_MESSAGES = 5000  # of one batch
@@ -94,6 +94,8 @@ class NatsSource(Source):
     """
 
     name = "nats"
+    raw = True
+    example = ("stream: SAMPLES",)
     extra = "nats"
     modules = ("nats",)
     replayable = True
@@ -297,12 +299,15 @@ class NatsSink(Sink):
     """Each record published to JetStream with its id as `Nats-Msg-Id`, so that repeats fall out."""
 
     name = "nats"
+    raw = True
     extra = "nats"
     modules = ("nats",)
 
     class Config(_Settings):
         subject: str = Field(
-            default="detector.incidents", description="Subject; a stream must take it.", pattern=r"^[^\s*>]+$"
+            default="detector.incidents",
+            description="Subject; a stream must accept it.",
+            pattern=r"^[^\s*>]+$",
         )
 
     def __init__(self, config: Config) -> None:

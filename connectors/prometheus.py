@@ -6,17 +6,19 @@ import asyncio
 import math
 import re
 import time
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import Batch, ConnectorError, Sample, Settings, Source
-from .client import HttpClient, HttpSettings
-from .plain import Gate
-from .units import Duration, Size
+from connectors.base import Batch, ConnectorError, Sample, Settings, Source
+from connectors.codec.fast_json import Gate
+from connectors.settings.http_client import HttpClient, HttpSettings
+from connectors.settings.units import Duration, Size
 
 MAX_VALUES = 64
+PAUSED_S = 0.05  # how often we look whether a query that was paused may go on
 MOST_BEHIND_S = 60.0  # of our clock, while that is only waited for
 
 
@@ -62,6 +64,7 @@ class PrometheusSource(Source):
     """
 
     name = "prometheus"
+    example = ("url: http://127.0.0.1:9090", 'queries: [{query: node_load1, node: "{instance}"}]')
     replayable = True
     guarantee = "No lost alert, no distinct duplicate, as far as the server keeps its data."
 
@@ -69,11 +72,17 @@ class PrometheusSource(Source):
         queries: list[Query] = Field(description="What to ask.", min_length=1)
         step: Duration = Field(default=15.0, description="Time between two samples.", gt=0)
         delay: Duration = Field(
-            default=15.0, description="How old a time must be: at least the scrape interval.", ge=0
+            default=15.0,
+            description="How old a sample must be before it is queried: at least the scrape interval.",
+            ge=0,
         )
-        overlap: Duration = Field(default=60.0, description="How far back each query asks again.", ge=0)
+        overlap: Duration = Field(
+            default=60.0, description="How far back each query overlaps the previous one.", ge=0
+        )
         history: Duration = Field(default=0.0, description="How far back the very first query goes.", ge=0)
-        max_points: int = Field(default=500, description="Grid times of one query at most.", ge=1, le=10_000)
+        max_points: int = Field(
+            default=500, description="Largest number of grid times per query.", ge=1, le=10_000
+        )
         max_answer: Size = Field(default=64 * 2**20, description="Largest answer.", gt=0)
 
     def __init__(self, config: Config) -> None:
@@ -84,6 +93,7 @@ class PrometheusSource(Source):
         self._found: dict[str, int] = {}  # query -> last grid number that gave anything
         self._given: dict[str, dict[int, set[str]]] = {}  # query -> grid number -> nodes given
         self._turn = 0
+        self._paused: Collection[str] = ()
 
     async def open(self, position: Any) -> None:
         for text in dict.fromkeys(text for query in self.config.queries for text in _texts(query)):
@@ -108,7 +118,9 @@ class PrometheusSource(Source):
                 query = self.config.queries[self._turn % len(self.config.queries)]
                 newest = self._newest()
                 self._follow_clock(_key(query), newest)
-                if newest > self._last[_key(query)]:
+                if _key(query) in self._paused:
+                    self._turn += 1
+                elif newest > self._last[_key(query)]:
                     end = min(newest, self._last[_key(query)] + self.config.max_points)
                     batch = await self._ask(query, end)
                     self._turn += 1
@@ -118,7 +130,19 @@ class PrometheusSource(Source):
                     self._turn += 1
             ready = min(self._last[_key(query)] for query in self.config.queries) + 1
             # No longer than a step: the clock may be set meanwhile.
-            await asyncio.sleep(min(step, max(0.01, ready * step + self.config.delay - time.time())))
+            await asyncio.sleep(
+                min(
+                    PAUSED_S if self._paused else step,
+                    max(0.01, ready * step + self.config.delay - time.time()),
+                )
+            )
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return [_key(query) for query in self.config.queries]
+
+    def pause(self, partitions: Collection[str]) -> None:
+        self._paused = partitions
 
     def _newest(self) -> int:
         """The last grid number that is old enough to be asked for."""
@@ -161,7 +185,7 @@ class PrometheusSource(Source):
         self._last[key] = end
         for number in [n for n in given if n <= end - math.ceil(self.config.overlap / step)]:
             del given[number]
-        batch.position = {name: number * step for name, number in self._last.items()}
+        batch.partition, batch.position = key, {key: end * step}
         return batch
 
     async def _range(self, text: str, start: float, end: float) -> list[_Series]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from pydantic import Field
 
-from .base import Batch, ConnectorError, InFlight, Portion, Sink, Source
-from .decode import Decode, Decoder
-from .mapping import node_fields
-from .secrets import FilePath, Secret, Tls, WithSecrets
-from .units import Duration
+from connectors.base import Batch, ConnectorError, InFlight, Portion, Sink, Source
+from connectors.codec.decoder import Decode, Decoder
+from connectors.codec.paths import node_fields
+from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
+from connectors.settings.units import Duration
 
 BLOCK_MS = 500  # how long the server may hold an empty XREADGROUP
+PAUSED_MS = 20  # the same while some streams are not to be read: they may be soon
 
 
 class _Settings(WithSecrets):
@@ -73,6 +75,8 @@ class RedisSource(Source):
     """
 
     name = "redis"
+    raw = True
+    example = ("streams: [samples]",)
     extra = "redis"
     modules = ("redis",)
     replayable = True
@@ -91,7 +95,7 @@ class RedisSource(Source):
         field: str | None = Field(
             default="data", description="Field with the payload; null: the fields themselves are the sample."
         )
-        count: int = Field(default=2000, description="Most entries of one read.", ge=1, le=100_000)
+        count: int = Field(default=2000, description="Largest number of entries per read.", ge=1, le=100_000)
         decode: Decode = Field(default=Decode(), description="How a payload is read.")
 
     def __init__(self, config: Config) -> None:
@@ -105,6 +109,8 @@ class RedisSource(Source):
         # What to acknowledge, in order read: stream, its last entry, all entries of one read.
         self._owed: deque[tuple[str, tuple[int, int], list[bytes]]] = deque()
         self._portion = Portion(config.count)
+        self._ready: deque[Batch] = deque()  # of one answer: a batch for each stream
+        self._paused: Collection[str] = ()
         self._lag: float | None = None
 
     async def open(self, position: Any) -> None:
@@ -134,32 +140,39 @@ class RedisSource(Source):
     async def read(self) -> Batch | None:
         from redis.exceptions import RedisError
 
-        while True:
+        while not self._ready:
             try:
                 answer = await self._reading.run(self._fetch)
             except (TimeoutError, RedisError, OSError) as error:
                 raise self.config.failed(error) from None
-            batch = self._batch(answer)
-            if batch is not None:
-                return batch
+            self._take(answer)
+        return self._ready.popleft()
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        streams: list[str] = self.config.streams
+        return streams
+
+    def pause(self, partitions: Collection[str]) -> None:
+        self._paused = partitions
 
     async def _fetch(self) -> Any:
         if self._client is None:
             raise ConnectorError("redis is not open", retry=True)
+        # Our own unacknowledged entries come first.
+        again = {stream: entry for stream, entry in self._pending.items() if stream not in self._paused}
+        held = {*self._pending, *self._paused}
+        wanted = again or {stream: ">" for stream in self.config.streams if stream not in held}
+        if not wanted:
+            await asyncio.sleep(PAUSED_MS / 1000)
+            return None
+        block = None if again else PAUSED_MS if held else BLOCK_MS
         return await self._client.xreadgroup(
-            self.config.group,
-            self.config.consumer,
-            self._pending or dict.fromkeys(self.config.streams, ">"),
-            count=self._portion.messages,
-            block=None if self._pending else BLOCK_MS,
+            self.config.group, self.config.consumer, wanted, count=self._portion.messages, block=block
         )
 
-    def _batch(self, answer: Any) -> Batch | None:
-        """Decode what came; None if there was nothing new in it."""
-        batch = Batch()
-        payloads: list[bytes] = []
-        origins: list[tuple[str, bytes]] = []
-        fresh = 0
+    def _take(self, answer: Any) -> None:
+        """Decode what is new in an answer."""
         pairs = answer.items() if isinstance(answer, dict) else answer or []
         for key, entries in pairs:
             stream = key.decode()
@@ -176,23 +189,27 @@ class RedisSource(Source):
             self._owed.append((stream, last, [entry for entry, _ in entries]))
             if _order(entries[0][0]) <= known:  # they come in order: only then may some be known
                 entries = [pair for pair in entries if _order(pair[0]) > known]
-            fresh += len(entries)
-            for entry, fields in entries:
-                payload = self._payload(fields)
-                if payload is None:
-                    batch.reject("missing")
-                else:
-                    payloads.append(payload)
-                    origins.append((stream, entry))
             last = max(known, last)
             self._position[stream] = f"{last[0]}-{last[1]}"
-        if not fresh:
-            return None
-        if origins:
-            self._lag = max(0.0, time.time() - _moment(origins[-1][1]))
-        self.decoder.messages(payloads, batch, lambda i: (origins[i][0], _moment(origins[i][1])))
-        self._portion.took(fresh, batch)
-        batch.position = dict(self._position)
+            if entries:
+                self._ready.append(self._batch(stream, entries))
+
+    def _batch(self, stream: str, entries: list[Any]) -> Batch:
+        batch = Batch(partition=stream)
+        payloads: list[bytes] = []
+        moments: list[float] = []
+        for entry, fields in entries:
+            payload = self._payload(fields)
+            if payload is None:
+                batch.reject("missing")
+            else:
+                payloads.append(payload)
+                moments.append(_moment(entry))
+        if moments:
+            self._lag = max(0.0, time.time() - moments[-1])
+        self.decoder.messages(payloads, batch, lambda i: (stream, moments[i]))
+        self._portion.took(len(entries), batch)
+        batch.position = {stream: self._position[stream]}
         return batch
 
     def _payload(self, fields: dict[bytes, bytes] | None) -> bytes | None:
@@ -225,6 +242,7 @@ class RedisSource(Source):
     async def close(self) -> None:
         await self._reading.stop()
         self._owed.clear()
+        self._ready.clear()
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -238,6 +256,7 @@ class RedisSink(Sink):
     """Each record as an entry of a stream: fields `id`, `event` and `record` (JSON), all or none."""
 
     name = "redis"
+    raw = True
     extra = "redis"
     modules = ("redis",)
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from .base import Batch, ConnectorError, InFlight, Settings, Sink, Source
-from .decode import Decode, Decoder
-from .lines import LineCutter
+from connectors.base import Batch, ConnectorError, InFlight, Settings, Sink, Source
+from connectors.codec.decoder import Decode, Decoder
+from connectors.codec.lines import LineCutter
 
 CHUNK = 2**18  # bytes a read: a pipe holds 64 KiB, a redirected file gives all of it
 WAKE_S = 0.2  # how long the reading thread sleeps at most before it looks whether to stop
@@ -26,6 +26,8 @@ class StdinSource(Source):
 
     name = "stdin"
     replayable = False
+    ends = True
+    exclusive = "descriptor"
     guarantee = "At most once: samples in memory are lost in a crash; alerts already raised are not."
 
     class Config(Settings):

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from pydantic import Field, field_validator
 
-from .base import Sink
-from .client import HttpClient, HttpSettings, json_headers
-from .secrets import FilePath, Secret
+from connectors.base import Sink
+from connectors.settings.http_client import HttpClient, HttpSettings, json_headers
+from connectors.settings.secrets import FilePath, Secret
 
 FORBIDDEN = {
     "authorization",
@@ -33,9 +33,10 @@ class WebhookSink(Sink):
     """
 
     name = "webhook"
+    example = ("url: http://127.0.0.1:8080/incidents",)
 
     class Config(HttpSettings):
-        batch: int = Field(default=1, description="Most records of one request.", ge=1, le=1000)
+        batch: int = Field(default=1, description="Largest number of records per request.", ge=1, le=1000)
         headers_extra: dict[str, str] = Field(
             default_factory=dict, description="Further request headers; no secrets here."
         )

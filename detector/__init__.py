@@ -1,9 +1,13 @@
-"""The daemon: time, state, configuration, incidents, metrics, pages, commands."""
+"""The service: time, state, configuration, incidents, metrics, pages, commands; and its Python interface.
+
+Packages are layers in the order of a sample's path, from `events` at the bottom to `cli` at the top; imports
+go downwards only (importlinter.ini). `NetworkDetector` is the pipeline on arrays, without the service.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from detector.adapted import AdaptedModel
+    from detector.adaptation.model_file import AdaptedModel
     from detector.api import NetworkDetector
 
 __version__ = "0.1.0"
@@ -17,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
         return NetworkDetector
     if name == "AdaptedModel":
-        from detector.adapted import AdaptedModel
+        from detector.adaptation.model_file import AdaptedModel
 
         return AdaptedModel
     raise AttributeError(f"module 'detector' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """`python -m detector` is the command `detector`."""
 
-from detector.cli import main
+from detector.cli.main import main
 
 main()

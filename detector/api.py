@@ -1,41 +1,82 @@
-"""The Python face: arrays in, events out.
-
-from detector import NetworkDetector
-
-watch = NetworkDetector(graph, alarm={"budget": "1 per 10000 ticks"})
-print(watch.learn(history).text())          # (T, N, d), NaN = missing
-for x in stream:                            # (N, d)
-    for event in watch.update(x):
-        print(event.summary)
-"""
+"""The Python interface: arrays in, events out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detector.events import Event
-from detector.learnt import Report
-from detector.network import Network
-from detector.pipeline import Pipeline
-from detector.samples import Columns, Sampled
-from detector.settings import Settings
-
-Floats = NDArray[np.float64]
+from detector.alignment.samples import Columns, Sampled
+from detector.engines.calibration_report import CalibrationReport
+from detector.events.model import Event
+from detector.network.network import Network
+from detector.pipeline.pipeline import Pipeline
+from detector.settings.core import Settings
+from estimators.core.types import Floats
 
 
 class NetworkDetector:
-    """Watches the nodes of a graph.
+    """Change-point detection in all nodes of a network, as the daemon does it, on arrays.
 
-    ``graph``: a networkx graph, a (sparse) matrix of weights, a `Network`, or a list of names, whose links
-    are then learnt. ``settings``: the groups of config.yaml by name, each a mapping. ``dim``: components per
-    sample, taken from the first data if not given.
+    ``learn`` calibrates on history without changes; ``update`` takes one tick of the whole network at a time
+    and gives the events of it: one incident per change, however many nodes it touches, with false alarms at
+    the rate of ``alarm.budget``. No thread, no clock, no file: the same samples give the same events.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, array_like or sparse matrix of shape (N, N), Network, or list of N str
+        The links between the nodes. Of a list of names the links are learnt from the history.
+    dim : int, optional
+        Components per sample; by default those of the first data.
+    components : sequence of str, optional
+        Names of the components, for the texts of events.
+    **settings
+        Groups of config.yaml by name (``alarm``, ``windows``, ``estimator``, ``preprocess``, ``incidents``,
+        ``align``), each a mapping with the keys and the words of the file, such as
+        ``alarm={"budget": "2 per week"}``; see docs/configuration.md.
+
+    Attributes
+    ----------
+    network : Network or None
+        The network; None until links are learnt.
+    settings : Settings
+        All settings, with their defaults.
+    pipeline : Pipeline
+        What does the work; RuntimeError before the first data.
+
+    Raises
+    ------
+    ValueError
+        If a setting is unknown or out of range; names the group and the key.
+
+    See Also
+    --------
+    detector.river.GrulsifDrift : one stream, with the interface of river.
+    estimators.Grulsif : two samples instead of a stream.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import numpy as np
+    >>> from detector import NetworkDetector
+    >>> rng = np.random.default_rng(0)
+    >>> ring = nx.cycle_graph(6)
+    >>> watch = NetworkDetector(ring, alarm={"budget": "1 per 10000 ticks"}, estimator={"sigma": 1.0})
+    >>> report = watch.learn(rng.normal(size=(1500, 6)))  # quiet history
+    >>> opened = []
+    >>> for t in range(120):
+    ...     x = rng.normal(size=6)
+    ...     if t >= 40:
+    ...         x[:2] += 4.0  # two neighbours change
+    ...     opened += [event for event in watch.update(x) if event.event == "incident.opened"]
+    >>> len(opened)
+    1
+    >>> sorted(node.name for node in opened[0].nodes)
+    ['0', '1']
     """
 
     def __init__(
@@ -44,7 +85,8 @@ class NetworkDetector:
         self.network, self._names = _network(graph)
         chosen = Settings.of(**settings)
         # An update is a whole tick, its time the caller's word: nothing is late, nothing too far ahead.
-        self.settings = replace(chosen, align=replace(chosen.align, lateness=0.0, max_ahead=math.inf))
+        align = chosen.align.model_copy(update={"lateness": 0.0, "max_ahead": math.inf})
+        self.settings = chosen.model_copy(update={"align": align})
         self._components = components
         self._pipeline: Pipeline | None = None
         if dim is not None:
@@ -58,6 +100,7 @@ class NetworkDetector:
 
     @property
     def pipeline(self) -> Pipeline:
+        """The pipeline; RuntimeError before the first data."""
         if self._pipeline is None:
             raise RuntimeError("nothing seen yet: call learn or update first, or give dim")
         return self._pipeline
@@ -67,8 +110,28 @@ class NetworkDetector:
         history: ArrayLike | Sequence[Sampled],
         times: ArrayLike | None = None,
         progress: Callable[[str, float], None] | None = None,
-    ) -> Report:
-        """Learn from quiet history: an array (T, N, d) or (T, N), NaN = missing, or a sequence of samples."""
+    ) -> CalibrationReport:
+        """Learn from history without changes: scales, graph, hyper-parameters, thresholds.
+
+        Parameters
+        ----------
+        history : array_like of shape (T, N, d) or (T, N), or sequence of samples
+            NaN is missing. Samples have ``time``, ``node`` and ``values``.
+        times : array_like of shape (T,), optional
+            Unix time of each row, for seasonal profiles; by default they follow each other by ``align.step``.
+        progress : callable, optional
+            Called as ``progress(stage, share)``.
+
+        Returns
+        -------
+        CalibrationReport
+            What was chosen and what is promised; ``text()`` tells it.
+
+        Raises
+        ------
+        ValueError
+            If the shape does not fit to the network, or the history is too short.
+        """
         if len(history) and hasattr(history[0], "node"):  # type: ignore[arg-type, index]
             X, clock = self._grid(history)  # type: ignore[arg-type]
             return self._for(X).learn(X, clock, progress)
@@ -79,7 +142,25 @@ class NetworkDetector:
         return self._for(X).learn(X, None if times is None else np.asarray(times, np.float64), progress)
 
     def update(self, x: ArrayLike, time: float | None = None) -> list[Event]:
-        """One tick of the whole network: x (N, d) or (N,), NaN = missing. ``time`` counts on by itself."""
+        """Take one tick of the whole network.
+
+        Parameters
+        ----------
+        x : array_like of shape (N, d) or (N,)
+            NaN is missing.
+        time : float, optional
+            Unix time; by default it counts on by ``align.step``.
+
+        Returns
+        -------
+        list of Event
+            What this tick has brought about, often nothing.
+
+        Raises
+        ------
+        ValueError
+            If the shape does not fit to the network.
+        """
         values = np.asarray(x, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
         pipeline = self._for(values[None])
@@ -101,7 +182,7 @@ class NetworkDetector:
 
     def _grid(self, samples: Sequence[Sampled]) -> tuple[Floats, Floats]:
         """Samples as rows of a history, aligned as the stream will be."""
-        from detector.align import Aligner
+        from detector.alignment.aligner import Aligner
 
         pipeline = self._pipeline or self._begin(len(samples[0].values))
         aligner = Aligner(pipeline.names, pipeline.dim, self.settings.align)
@@ -119,45 +200,111 @@ class NetworkDetector:
 
     @property
     def statistic(self) -> Floats:
-        """(N,) node statistic; NaN: no verdict."""
+        """Statistic of every node, (N,); NaN: no decision."""
         return self.pipeline.statistic
 
     @property
     def event_statistic(self) -> Floats:
-        """(N,) statistic pooled around each node."""
+        """Statistic pooled around every node, (N,)."""
         return self.pipeline.event_statistic
 
     @property
     def threshold(self) -> float:
+        """Of the node statistic: above it a node is part of an incident."""
         return self.pipeline.threshold
 
     @property
     def event_threshold(self) -> float:
+        """Of the event statistic: above it an incident opens."""
         return self.pipeline.event_threshold
 
     @property
     def scores(self) -> Floats:
-        """(N, scales) divergence of each test window from the reference."""
+        """Divergence of each test window from the reference, (N, scales)."""
         return self.pipeline.scores
 
     @property
-    def report(self) -> Report | None:
+    def report(self) -> CalibrationReport | None:
+        """What `learn` gave; None before it."""
         return self.pipeline.report
 
     def accept(self, incident: str, time: float | None = None) -> list[Event]:
+        """Take what an incident shows as the new normal.
+
+        Parameters
+        ----------
+        incident : str
+            Its id, ``event.incident``.
+        time : float, optional
+            Unix time; by default that of the last tick.
+
+        Returns
+        -------
+        list of Event
+
+        Raises
+        ------
+        IncidentError
+            If there is no such incident, or it has ended.
+        """
         return self.pipeline.accept(incident, self._now(time))
 
     def clear(self, incident: str, time: float | None = None) -> list[Event]:
+        """End an incident: what it shows was nothing, and is watched again.
+
+        Parameters
+        ----------
+        incident : str
+            Its id, ``event.incident``.
+        time : float, optional
+            Unix time; by default that of the last tick.
+
+        Returns
+        -------
+        list of Event
+
+        Raises
+        ------
+        IncidentError
+            If there is no such incident, or it has ended.
+        """
         return self.pipeline.clear(incident, self._now(time))
 
     def label(self, incident: str, time: float | None = None, **labels: Any) -> list[Event]:
+        """Say what an incident was; analyzers learn from it.
+
+        Parameters
+        ----------
+        incident : str
+            Its id, ``event.incident``.
+        time : float, optional
+            Unix time; by default that of the last tick.
+        **labels
+            Fields of a label: ``alarm``, ``type``, ``nodes`` and so on; see docs/events.md.
+
+        Returns
+        -------
+        list of Event
+
+        Raises
+        ------
+        IncidentError
+            If there is no such incident, it has ended, or the label names an unknown node.
+        """
         return self.pipeline.label(incident, self._now(time), **labels)
 
     def _now(self, time: float | None) -> float:
         return time if time is not None else float(self.pipeline.watermark or 0.0)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and JSON; `from_state` goes on exactly."""
+        """Everything that was learnt and seen; `from_state` goes on exactly.
+
+        Returns
+        -------
+        arrays : dict of str to ndarray
+        meta : dict
+            JSON-ready.
+        """
         return self.pipeline.state()
 
     @classmethod
@@ -170,7 +317,24 @@ class NetworkDetector:
         components: Sequence[str] | None = None,
         **settings: Any,
     ) -> NetworkDetector:
-        """Continue from `state`, with the graph and settings it had."""
+        """Continue from `state`.
+
+        Parameters
+        ----------
+        graph, components, **settings
+            As they were.
+        arrays, meta : dict
+            What `state` gave.
+
+        Returns
+        -------
+        NetworkDetector
+
+        Raises
+        ------
+        ValueError
+            If a setting has changed that what was learnt depends on; names it.
+        """
         made = cls(graph, components=components, **settings)
         made._pipeline = Pipeline.from_state(
             made.network, meta["dim"], made.settings, arrays, meta, names=made._names, components=components

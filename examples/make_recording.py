@@ -13,7 +13,7 @@ import csv
 import json
 from pathlib import Path
 
-from connectors.simulate import Change, SimulateSource
+from connectors.simulation.source import Change, SimulateSource
 
 START = 1_772_323_200.0  # time of the first sample: 2026-03-01T00:00:00Z
 LIVE = 0.75  # share of the recording after which live.jsonl begins

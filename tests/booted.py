@@ -16,11 +16,11 @@ from pathlib import Path
 SYSTEMD = "/lib/systemd/systemd"
 BOOT = """
 set -eu
-room=$1 files=$2
-mount -t tmpfs -o mode=0755 none "$room"
-mkdir "$room/upper" "$room/work" "$room/root"
-root=$room/root
-mount -t overlay overlay -o "lowerdir=/,upperdir=$room/upper,workdir=$room/work" "$root"
+scratch=$1 files=$2
+mount -t tmpfs -o mode=0755 none "$scratch"
+mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
+root=$scratch/root
+mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$root"
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
 mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
@@ -45,7 +45,7 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 """.replace("@SYSTEMD", SYSTEMD)
 
 
-def impossible() -> str | None:
+def impossible(*, needs_checkout: bool = True) -> str | None:
     """Why no systemd can be booted by this user on this machine; None if it must work."""
     if os.geteuid() != 0:
         return "only root can boot a systemd"
@@ -58,7 +58,7 @@ def impossible() -> str | None:
         return "no cgroup2 hierarchy to write to"
     # A booted systemd has a /tmp of its own, and hides what lies in this one.
     hidden = [place for place in (str(Path(__file__)), sys.prefix) if place.startswith("/tmp/")]
-    return f"{hidden[0]} is hidden from it" if hidden else None
+    return f"{hidden[0]} is hidden from it" if hidden and needs_checkout else None
 
 
 def _hierarchy() -> Path | None:
@@ -74,8 +74,8 @@ class Booted:
 
     def __init__(self, folder: Path, files: Path) -> None:
         self._log = folder / "boot.log"
-        room = folder / "room"
-        room.mkdir()
+        scratch = folder / "scratch"
+        scratch.mkdir()
         hierarchy = _hierarchy()
         assert hierarchy is not None
         self._cgroup = hierarchy / f"detector-test-{os.getpid()}"
@@ -83,7 +83,7 @@ class Booted:
         enter = f'echo $$ >{self._cgroup}/cgroup.procs; exec unshare "$@"'
         namespaces = ["--mount", "--pid", "--cgroup", "--net", "--ipc", "--uts"]
         command = ["sh", "-c", enter, "sh", *namespaces, "--fork", "--kill-child", "--propagation", "private",
-                   "bash", "-c", BOOT, "bash", str(room), str(files)]  # fmt: skip
+                   "bash", "-c", BOOT, "bash", str(scratch), str(files)]  # fmt: skip
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._init = 0
@@ -125,4 +125,4 @@ class Booted:
                     break
                 except OSError:
                     time.sleep(0.05)
-        shutil.rmtree(self._log.parent / "room", ignore_errors=True)
+        shutil.rmtree(self._log.parent / "scratch", ignore_errors=True)

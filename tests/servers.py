@@ -1,12 +1,10 @@
 """Real servers for the tests, each on a free loopback port. A missing program is a failure, not a skip.
 
-No current Kafka broker can be installed here, so Kafka is librdkafka's own mock cluster: real TCP, real
-groups and commits, but no disk, no admin calls, and no evidence about any Kafka release.
+Kafka is in `kafka_server.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import socket
@@ -16,7 +14,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 START_S = 20.0
 
@@ -51,18 +48,19 @@ class Server:
     """A server process: started on construction, ready when it answers, ended by `stop` or `kill`."""
 
     def __init__(
-        self, command: Sequence[str], port: int, log: Path, ready: Callable[[], bool] | None = None
-    ) -> None:
+        self, command: Sequence[str], port: int, log: Path, ready: Callable[[], bool] | None = None,
+        patience: float = START_S,
+    ) -> None:  # fmt: skip
         self.command = list(command)
         self.port = port
         self.log = log
-        self._ready = ready or self._accepts
+        self._ready, self._patience = ready or self._accepts, patience
         self.start()
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + self._patience
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -201,56 +199,3 @@ def alertmanager(
     ]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="]
     return Server(command, port, folder / "log", answers(f"http://127.0.0.1:{port}/-/ready"))
-
-
-class MockKafka:
-    """librdkafka's mock cluster, driven through `ctypes`; other clients reach it by `address`."""
-
-    def __init__(self, brokers: int = 1) -> None:
-        import confluent_kafka
-
-        near = Path(confluent_kafka.__file__).parent
-        found = sorted((near.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
-        if not found:
-            raise RuntimeError("the confluent-kafka wheel brings no librdkafka")
-        self._library = library = ctypes.CDLL(str(found[0]))
-        for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
-            getattr(library, name).restype = ctypes.c_void_p
-        library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
-        message = ctypes.create_string_buffer(512)
-        conf = ctypes.c_void_p(library.rd_kafka_conf_new())
-        self._client = ctypes.c_void_p(library.rd_kafka_new(0, conf, message, ctypes.c_size_t(512)))
-        if not self._client.value:
-            raise RuntimeError(message.value.decode())
-        self._cluster = ctypes.c_void_p(library.rd_kafka_mock_cluster_new(self._client, brokers))
-        # Without this every group waits three seconds for members that never come.
-        library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 50)
-        self.address: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
-        self._producer: Any = None
-
-    def create(self, topic: str, partitions: int = 3) -> None:
-        failed = self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
-        assert failed == 0
-
-    def down(self, broker: int = 1) -> None:
-        self._library.rd_kafka_mock_broker_set_down(self._cluster, broker)
-
-    def up(self, broker: int = 1) -> None:
-        self._library.rd_kafka_mock_broker_set_up(self._cluster, broker)
-
-    def send(self, topic: str, payloads: Sequence[bytes], key: bytes | None = None) -> None:
-        from confluent_kafka import Producer
-
-        if self._producer is None:
-            quiet = {"log_level": 2}  # while it is down on purpose
-            self._producer = Producer({"bootstrap.servers": self.address, "linger.ms": 0, **quiet})
-        for payload in payloads:
-            self._producer.produce(topic, payload, key=key)
-            self._producer.poll(0)
-        left = self._producer.flush(20)
-        assert left == 0, f"{left} messages not taken by the mock cluster"
-
-    def stop(self) -> None:
-        self._producer = None
-        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
-        self._library.rd_kafka_destroy(self._client)

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.simulate import SimulateSource, Truth
-from detector.config import Config
+from connectors.simulation.source import SimulateSource, Truth
+from detector.config.config import Config
 
 FOLLOWS_S = 200.0  # for so long after an event its nodes may not be quiet yet
 

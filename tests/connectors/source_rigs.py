@@ -225,7 +225,7 @@ class RedisRig(Rig):
     async def send(self, payloads: list[bytes]) -> None:
         from redis.asyncio import Redis
 
-        from tests.connectors.conftest import REDIS_PASSWORD
+        from tests.connectors.running import REDIS_PASSWORD
 
         async with Redis(port=self.running.redis().port, password=REDIS_PASSWORD) as client:
             for payload in payloads:
@@ -245,7 +245,7 @@ class NatsRig(Rig):
     async def _client(self) -> Any:
         import nats
 
-        from tests.connectors.conftest import NATS_TOKEN
+        from tests.connectors.running import NATS_TOKEN
 
         return await nats.connect(f"nats://127.0.0.1:{self.running.nats().port}", token=NATS_TOKEN)
 

@@ -18,12 +18,14 @@ def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
 
     async def main() -> None:
         rig = AlertmanagerRig(running, tmp_path)
-        door = rig.make({**rig.config(), "resend": "300ms", "label_fields": ["site"]})
-        await door.open()
+        connector = rig.make({**rig.config(), "resend": "300ms", "label_fields": ["site"]})
+        await connector.open()
         opened = time.time() - 100
         common = {"incident": "i7", "site": "x", "opened": opened, "value": 1}
-        await door.write([{"id": "i7-1", "event": "incident.opened", "nodes": [{"name": "a"}], **common}])
-        await door.write(
+        await connector.write(
+            [{"id": "i7-1", "event": "incident.opened", "nodes": [{"name": "a"}], **common}]
+        )
+        await connector.write(
             [
                 {
                     "id": "i7-2",
@@ -45,14 +47,16 @@ def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
         (alert,) = await rig.alerts()
         assert alert["status"]["state"] == "active"
         assert alert["endsAt"] > before
-        await door.write([{"id": "i7-3", "event": "incident.resolved", **common, "time": time.time()}])
+        await connector.write([{"id": "i7-3", "event": "incident.resolved", **common, "time": time.time()}])
         assert await rig.alerts() == []
-        await door.write([{"id": "i7-4", "event": "incident.labelled", "labels": {"kind": "leak"}, **common}])
-        await door.write([{"id": "n1", "event": "node.silent", "incident": None}])
-        await door.write([{"id": "i9-9", "event": "incident.labelled", "incident": "of long ago"}])
+        await connector.write(
+            [{"id": "i7-4", "event": "incident.labelled", "labels": {"kind": "leak"}, **common}]
+        )
+        await connector.write([{"id": "n1", "event": "node.silent", "incident": None}])
+        await connector.write([{"id": "i9-9", "event": "incident.labelled", "incident": "of long ago"}])
         await asyncio.sleep(0.7)  # it is still repeated, as resolved
         assert await rig.alerts() == []
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -62,18 +66,22 @@ def test_findings_are_annotations(running: Any, tmp_path: Path) -> None:
 
     async def main() -> None:
         rig = AlertmanagerRig(running, tmp_path)
-        door = rig.make()
-        await door.open()
-        finding = {"event": "incident.examined", "summary": "grows", "details": {"kind": "course"}}
-        await door.write([{"id": "i0-course-settled", "incident": "unknown", **finding}])
+        connector = rig.make()
+        await connector.open()
+        finding = {"event": "incident.analyzed", "summary": "grows", "details": {"kind": "trend"}}
+        await connector.write([{"id": "i0-trend-settled", "incident": "unknown", **finding}])
         assert await rig.alerts() == []
-        await door.write([{"id": "i8-1", "event": "incident.opened", "incident": "i8", "summary": "one"}])
-        await door.write([{"id": "i8-course-settled", "incident": "i8", **finding}])
-        await door.write([{"id": "i8-2", "event": "incident.updated", "incident": "i8", "summary": "two"}])
+        await connector.write(
+            [{"id": "i8-1", "event": "incident.opened", "incident": "i8", "summary": "one"}]
+        )
+        await connector.write([{"id": "i8-trend-settled", "incident": "i8", **finding}])
+        await connector.write(
+            [{"id": "i8-2", "event": "incident.updated", "incident": "i8", "summary": "two"}]
+        )
         (alert,) = await rig.alerts()
         assert alert["annotations"]["summary"] == "two"
-        assert alert["annotations"]["finding_course"] == "grows"
-        await door.close()
+        assert alert["annotations"]["finding_trend"] == "grows"
+        await connector.close()
 
     asyncio.run(main())
 
@@ -81,12 +89,12 @@ def test_findings_are_annotations(running: Any, tmp_path: Path) -> None:
 def test_an_incident_that_opens_again_fires_again(running: Any, tmp_path: Path) -> None:
     async def main() -> None:
         rig = AlertmanagerRig(running, tmp_path)
-        door = rig.make()
-        await door.open()
+        connector = rig.make()
+        await connector.open()
         for event, count in (("opened", 1), ("resolved", 0), ("opened", 1)):
-            await door.write([{"id": "x", "incident": "j", "event": event, "value": 1}])
+            await connector.write([{"id": "x", "incident": "j", "event": event, "value": 1}])
             assert len(await rig.alerts()) == count
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -99,15 +107,15 @@ def test_resolved_ones_are_forgotten_in_the_end(
 
     async def main() -> None:
         rig = AlertmanagerRig(running, tmp_path)
-        door = rig.make({**rig.config(), "resend": "50ms"})
-        assert isinstance(door, AlertmanagerSink)
-        await door.open()
-        await door.write([{"id": "x", "event": "opened", "time": 1000.0}])
-        await door.write([{"id": "x", "event": "resolved", "time": 2000.0}])
+        connector = rig.make({**rig.config(), "resend": "50ms"})
+        assert isinstance(connector, AlertmanagerSink)
+        await connector.open()
+        await connector.write([{"id": "x", "event": "opened", "time": 1000.0}])
+        await connector.write([{"id": "x", "event": "resolved", "time": 2000.0}])
         await asyncio.sleep(0.1)
-        assert door._alerts
+        assert connector._alerts
         await asyncio.sleep(0.5)
-        assert not door._alerts
-        await door.close()
+        assert not connector._alerts
+        await connector.close()
 
     asyncio.run(main())

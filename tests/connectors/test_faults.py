@@ -16,7 +16,7 @@ from connectors.base import InFlight
 from connectors.mqtt import MqttSource
 from tests import servers
 from tests.connectors.source_rigs import KafkaRig, MqttRig, NatsRig, RedisRig, Rig, message
-from tests.connectors.test_source_contract import expected, in_order, take
+from tests.contracts.test_sources import expected, in_order, take
 
 
 class Own:
@@ -58,11 +58,11 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(kind: type[Rig], tmp_pat
         own = Own(tmp_path / "server")
         rig = kind(own, tmp_path)
         await rig.prepare()
-        door = rig.make()
-        await door.open(None)
+        connector = rig.make()
+        await connector.open(None)
         await rig.send([message(i) for i in range(10)])
-        first = await take(door, 10)
-        reading = asyncio.create_task(door.read())
+        first = await take(connector, 10)
+        reading = asyncio.create_task(connector.read())
         await asyncio.sleep(0.2)
         await asyncio.to_thread(own.kill)
         began = time.monotonic()
@@ -70,14 +70,14 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(kind: type[Rig], tmp_pat
             await asyncio.wait_for(reading, 5)
         assert caught.value.retry
         assert time.monotonic() - began < 5
-        await door.close()
+        await connector.close()
         await asyncio.to_thread(own.start)
-        await door.open(first.position)
+        await connector.open(first.position)
         await rig.send([message(i) for i in range(10, 20)])
-        rest = await take(door, 10)
+        rest = await take(connector, 10)
         assert in_order(rest.samples) == expected(range(10, 20))
-        await door.commit(rest.position)
-        await door.close()
+        await connector.commit(rest.position)
+        await connector.close()
         own.stop()
 
     asyncio.run(main())
@@ -87,57 +87,53 @@ def test_a_killed_mqtt_broker_is_noticed(tmp_path: Path) -> None:
     async def main() -> None:
         own = Own(tmp_path / "server")
         rig = MqttRig(own, tmp_path)
-        door = rig.make()
-        await door.open(None)
-        reading = asyncio.create_task(door.read())
+        connector = rig.make()
+        await connector.open(None)
+        reading = asyncio.create_task(connector.read())
         await asyncio.sleep(0.1)
         await asyncio.to_thread(own.kill)
         with pytest.raises(ConnectorError) as caught:
             await asyncio.wait_for(reading, 5)
         assert caught.value.retry
-        await door.commit({"session": "of another time", "delivery": 9})
-        await door.close()
+        await connector.commit({"session": "of another time", "delivery": 9})
+        await connector.close()
         await asyncio.to_thread(own.start)
-        await door.open(None)
+        await connector.open(None)
         await rig.send([message(1)])
-        assert (await take(door, 1)).samples == expected(range(1, 2))
-        await door.close()
+        assert (await take(connector, 1)).samples == expected(range(1, 2))
+        await connector.close()
         own.stop()
 
     asyncio.run(main())
 
 
-def test_kafka_down_and_up_again() -> None:
+def test_kafka_down_and_up_again(running: Any) -> None:
     """An outage is reported; after it the same position gives exactly the rest."""
 
-    class Cluster:
-        def __init__(self) -> None:
-            self.mock = servers.MockKafka()
-
-        def kafka(self) -> servers.MockKafka:
-            return self.mock
-
     async def main() -> None:
-        own = Cluster()
-        rig = KafkaRig(own, Path())
+        cluster = running.kafka()
+        rig = KafkaRig(running, Path())
         await rig.prepare()
-        door = rig.make()
-        await door.open(None)
+        connector = rig.make()
+        await connector.open(None)
         await rig.send([message(i) for i in range(10)])
-        first = await take(door, 10)
-        await door.commit(first.position)
-        own.mock.down()
+        first = await take(connector, 10)
+        await connector.commit(first.position)
+        await asyncio.to_thread(cluster.down)
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(door.read(), 15)
+            await asyncio.wait_for(read_all(connector), 15)
         assert caught.value.retry
-        await door.close()
-        own.mock.up()
+        await connector.close()
+        await asyncio.to_thread(cluster.up)
         await rig.send([message(i) for i in range(10, 20)])
-        await door.open(first.position)
-        rest = await take(door, 10)
+        await connector.open(first.position)
+        rest = await take(connector, 10)
         assert in_order(rest.samples) == expected(range(10, 20))
-        await door.close()
-        own.mock.stop()
+        await connector.close()
+
+    async def read_all(connector: Any) -> None:
+        while True:
+            await connector.read()
 
     asyncio.run(main())
 
@@ -151,11 +147,11 @@ def test_a_wrong_password_is_refused_and_not_told(
     async def main() -> None:
         rig = kind(running, tmp_path)
         await rig.prepare()
-        door = rig.make({**rig.config(), field: "${WRONG}"})
+        connector = rig.make({**rig.config(), field: "${WRONG}"})
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(door.open(None), 10)
+            await asyncio.wait_for(connector.open(None), 10)
         assert "canary" not in str(caught.value)
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -168,11 +164,11 @@ def test_mqtt_password_and_wrong_password(tmp_path: Path) -> None:
         secret.write_text(password)
         config = {"host": "127.0.0.1", "port": server.port, "topics": ["a"], "timeout": "3s",
                   "username": "user", "password_file": str(secret)}  # fmt: skip
-        door = MqttSource(MqttSource.Config.model_validate(config))
+        connector = MqttSource(MqttSource.Config.model_validate(config))
         try:
-            await door.open(None)
+            await connector.open(None)
         finally:
-            await door.close()
+            await connector.close()
 
     try:
         asyncio.run(attempt("right"))
@@ -188,21 +184,21 @@ def test_mqtt_shared_subscription_over_several_connections(running: Any, tmp_pat
 
     async def main() -> None:
         rig = MqttRig(running, tmp_path)
-        door = rig.make({**rig.config(), "shared": "g", "connections": 3})
-        assert isinstance(door, MqttSource)
-        await door.open(None)
+        connector = rig.make({**rig.config(), "shared": "g", "connections": 3})
+        assert isinstance(connector, MqttSource)
+        await connector.open(None)
         await rig.send([message(i) for i in range(300)])
         total = Batch()
         used = set()
         while total.received < 300:
-            batch = await asyncio.wait_for(door.read(), 5)
+            batch = await asyncio.wait_for(connector.read(), 5)
             assert batch is not None
-            used |= {id(connection) for _, owed in door._unacknowledged for connection, _ in owed}
+            used.add(batch.partition)
             total.merge(batch)
-            await door.commit(batch.position)
+            await connector.commit(batch.position)
         assert in_order(total.samples) == expected(range(300))
         assert len(used) == 3
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -214,16 +210,16 @@ def test_mqtt_unacknowledged_messages_are_bounded(version: str, running: Any, tm
 
     async def main() -> None:
         rig = MqttRig(running, tmp_path)
-        door = rig.make({**rig.config(), "receive_maximum": 10, "version": version})
-        await door.open(None)
+        connector = rig.make({**rig.config(), "receive_maximum": 10, "version": version})
+        await connector.open(None)
         await rig.send([message(i) for i in range(100)])
         await asyncio.sleep(0.3)
-        first = await take(door, 10)
+        first = await take(connector, 10)
         total = first
         try:
             async with asyncio.timeout(0.5):
                 while True:
-                    batch = await door.read()
+                    batch = await connector.read()
                     assert batch is not None
                     total.merge(batch)
                     total.position = batch.position
@@ -231,13 +227,13 @@ def test_mqtt_unacknowledged_messages_are_bounded(version: str, running: Any, tm
             # With 3.1.1 the bound is Mosquitto's own max_inflight_messages.
             assert total.received == (10 if version == "5" else 20)
         while total.received < 100:
-            await door.commit(total.position)
-            batch = await asyncio.wait_for(door.read(), 5)
+            await connector.commit(total.position)
+            batch = await asyncio.wait_for(connector.read(), 5)
             assert batch is not None
             total.merge(batch)
             total.position = batch.position
         assert in_order(total.samples) == expected(range(100))
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -247,8 +243,8 @@ def test_mqtt_qos_0_overflow_is_counted(running: Any, tmp_path: Path) -> None:
 
     async def main() -> None:
         rig = MqttRig(running, tmp_path)
-        door = rig.make({**rig.config(), "qos": 0, "max_pending": 50})
-        await door.open(None)
+        connector = rig.make({**rig.config(), "qos": 0, "max_pending": 50})
+        await connector.open(None)
         command = [
             servers.program("mosquitto_pub"),
             "-p",
@@ -260,10 +256,10 @@ def test_mqtt_qos_0_overflow_is_counted(running: Any, tmp_path: Path) -> None:
         text = b"".join(message(i) + b"\n" for i in range(200))
         await asyncio.to_thread(subprocess.run, command, input=text, check=True)
         await asyncio.sleep(0.5)
-        total = await take(door, 200)
+        total = await take(connector, 200)
         assert total.received == 200
         assert total.rejected == {"overflow": 150}
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -272,12 +268,12 @@ def test_kafka_key_as_node(running: Any, tmp_path: Path) -> None:
     async def main() -> None:
         rig = KafkaRig(running, tmp_path)
         await rig.prepare()
-        door = rig.make({**rig.config(), "key_is_node": True})
-        await door.open(None)
-        await asyncio.to_thread(running.kafka().send, rig.unique, [b'{"time":1,"value":2}'], b"dev/7.a")
-        (sample,) = (await take(door, 1)).samples
+        connector = rig.make({**rig.config(), "key_is_node": True})
+        await connector.open(None)
+        await asyncio.to_thread(running.kafka().send, rig.unique, [b'{"time":1,"value":2}'], [b"dev/7.a"])
+        (sample,) = (await take(connector, 1)).samples
         assert sample.node == "dev/7.a"
-        await door.close()
+        await connector.close()
 
     asyncio.run(main())
 
@@ -289,17 +285,17 @@ def test_redis_fields_as_sample(running: Any, tmp_path: Path) -> None:
         from redis.asyncio import Redis
 
         rig = RedisRig(running, tmp_path)
-        door = rig.make({**rig.config(), "field": None})
-        await door.open(None)
+        connector = rig.make({**rig.config(), "field": None})
+        await connector.open(None)
         async with Redis(port=running.redis().port, password="canary-redis-password") as client:
             await client.xadd(rig.unique, {"node": "007", "value": "21.5"})
             await client.xadd(rig.unique, {"node": "8", "value": "nan"})
-        batch = await take(door, 2)
+        batch = await take(connector, 2)
         assert [(s.node, s.values) for s in batch.samples] == [("007", (21.5,))]
         assert abs(batch.samples[0].time - time.time()) < 5
         assert batch.rejected == {"type": 1}
-        assert door.lag is not None
-        await door.close()
+        assert connector.lag is not None
+        await connector.close()
 
     asyncio.run(main())
 
@@ -310,11 +306,11 @@ def test_nats_goes_on_when_the_stream_was_made_anew(running: Any, tmp_path: Path
     async def main() -> None:
         rig = NatsRig(running, tmp_path)
         await rig.prepare()
-        door = rig.make()
-        await door.open({"sequence": 1000})
+        connector = rig.make()
+        await connector.open({"sequence": 1000})
         await rig.send([message(i) for i in range(3)])
-        assert in_order((await take(door, 3)).samples) == expected(range(3))
-        await door.close()
+        assert in_order((await take(connector, 3)).samples) == expected(range(3))
+        await connector.close()
 
     asyncio.run(main())
 

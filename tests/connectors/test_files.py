@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from connectors import Batch, ConnectorError
-from connectors.files import FileSource
-from connectors.filesink import FileSink
+from connectors.files.sink import FileSink
+from connectors.files.source import FileSource
 
 
 def line(i: int) -> bytes:
@@ -28,20 +28,20 @@ def make(path: Path, **more: Any) -> FileSource:
     return FileSource(FileSource.Config.model_validate({"path": str(path), "poll": "10ms", **more}))
 
 
-async def take(door: FileSource, count: int) -> Batch:
+async def take(connector: FileSource, count: int) -> Batch:
     total = Batch()
     async with asyncio.timeout(5):
         while total.received < count:
-            batch = await door.read()
+            batch = await connector.read()
             assert batch is not None
             total.merge(batch)
             total.position = batch.position
     return total
 
 
-async def quiet(door: FileSource) -> None:
+async def quiet(connector: FileSource) -> None:
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(door.read(), 0.1)
+        await asyncio.wait_for(connector.read(), 0.1)
 
 
 def times(batch: Batch) -> list[int]:
@@ -54,11 +54,11 @@ def test_whole_file_ends(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(lines(1, 2) + line(3)[:-1])
-        door = make(path)
-        await door.open(None)
-        assert times(await take(door, 3)) == [1, 2, 3]
-        assert await door.read() is None
-        await door.close()
+        connector = make(path)
+        await connector.open(None)
+        assert times(await take(connector, 3)) == [1, 2, 3]
+        assert await connector.read() is None
+        await connector.close()
 
     asyncio.run(main())
 
@@ -72,16 +72,16 @@ def test_a_missing_whole_file_is_a_mistake(tmp_path: Path) -> None:
 def test_tail_waits_for_the_file_and_for_whole_lines(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
-        door = make(path, mode="tail")
-        await door.open(None)
-        await quiet(door)
+        connector = make(path, mode="tail")
+        await connector.open(None)
+        await quiet(connector)
         path.write_bytes(line(1) + line(2)[:10])
-        assert times(await take(door, 1)) == [1]
-        await quiet(door)
+        assert times(await take(connector, 1)) == [1]
+        await quiet(connector)
         with path.open("ab") as file:
             file.write(line(2)[10:])
-        assert times(await take(door, 1)) == [2]
-        await door.close()
+        assert times(await take(connector, 1)) == [2]
+        await connector.close()
 
     asyncio.run(main())
 
@@ -90,13 +90,13 @@ def test_tail_from_the_end(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(lines(1, 2))
-        door = make(path, mode="tail", start="end")
-        await door.open(None)
-        await quiet(door)
+        connector = make(path, mode="tail", start="end")
+        await connector.open(None)
+        await quiet(connector)
         with path.open("ab") as file:
             file.write(line(3))
-        assert times(await take(door, 1)) == [3]
-        await door.close()
+        assert times(await take(connector, 1)) == [3]
+        await connector.close()
 
     asyncio.run(main())
 
@@ -107,15 +107,15 @@ def test_rotation_by_rename_while_running(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(lines(1, 2))
-        door = make(path, mode="tail")
-        await door.open(None)
-        await take(door, 2)
+        connector = make(path, mode="tail")
+        await connector.open(None)
+        await take(connector, 2)
         path.rename(tmp_path / "a.1")
         with (tmp_path / "a.1").open("ab") as file:
             file.write(line(3))
         path.write_bytes(lines(4, 5))
-        assert times(await take(door, 3)) == [3, 4, 5]
-        await door.close()
+        assert times(await take(connector, 3)) == [3, 4, 5]
+        await connector.close()
 
     asyncio.run(main())
 
@@ -126,10 +126,10 @@ def test_rotations_while_away(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(lines(1, 2))
-        door = make(path, mode="tail")
-        await door.open(None)
-        position = (await take(door, 2)).position
-        await door.close()
+        connector = make(path, mode="tail")
+        await connector.open(None)
+        position = (await take(connector, 2)).position
+        await connector.close()
         with path.open("ab") as file:
             file.write(line(3))
         path.rename(tmp_path / "a.2")
@@ -150,14 +150,14 @@ def test_truncation_in_place(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(lines(1, 2, 3))
-        door = make(path, mode="tail")
-        await door.open(None)
-        position = (await take(door, 3)).position
+        connector = make(path, mode="tail")
+        await connector.open(None)
+        position = (await take(connector, 3)).position
         path.write_bytes(b"")
-        await quiet(door)
+        await quiet(connector)
         path.write_bytes(line(7))
-        assert times(await take(door, 1)) == [7]
-        await door.close()
+        assert times(await take(connector, 1)) == [7]
+        await connector.close()
         again = make(path, mode="tail")
         await again.open(position)  # the file is another one now, under the same inode
         assert times(await take(again, 1)) == [7]
@@ -172,10 +172,10 @@ def test_a_reused_inode_is_not_mistaken(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(lines(1, 2))
-        door = make(path, mode="tail")
-        await door.open(None)
-        position = (await take(door, 2)).position
-        await door.close()
+        connector = make(path, mode="tail")
+        await connector.open(None)
+        position = (await take(connector, 2)).position
+        await connector.close()
         path.write_bytes(lines(11, 12, 13, 14))
         position["inode"] = path.stat().st_ino
         again = make(path, mode="tail")
@@ -190,10 +190,10 @@ def test_csv_keeps_its_header_after_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a.csv"
         path.write_bytes(b"time,node,x,y\n1,a,2,3\n")
-        door = make(path, mode="tail", decode={"format": "csv"})
-        await door.open(None)
-        first = await take(door, 1)
-        await door.close()
+        connector = make(path, mode="tail", decode={"format": "csv"})
+        await connector.open(None)
+        first = await take(connector, 1)
+        await connector.close()
         with path.open("ab") as file:
             file.write(b"2,b,4,5\n")
         again = make(path, mode="tail", decode={"format": "csv"})
@@ -211,10 +211,10 @@ def test_an_endless_line_is_counted_once(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "a"
         path.write_bytes(line(1) + b"x" * (5 * 2**20) + b"\n" + line(2))
-        door = make(path)
-        await door.open(None)
+        connector = make(path)
+        await connector.open(None)
         batches = []
-        while (batch := await door.read()) is not None:
+        while (batch := await connector.read()) is not None:
             batches.append(batch)
         assert [t for batch in batches for t in times(batch)] == [1, 2]
         assert sum(batch.rejected.get("too_large", 0) for batch in batches) == 1
@@ -249,9 +249,9 @@ def test_a_half_written_line_is_repaired(tmp_path: Path) -> None:
 
     async def main() -> None:
         path = tmp_path / "out"
-        door = sink(path)
-        await door.write([record(1), record(2)])
-        await door.close()
+        connector = sink(path)
+        await connector.write([record(1), record(2)])
+        await connector.close()
         whole = path.read_bytes()
         path.write_bytes(whole[:-7])
         again = sink(path)
@@ -269,10 +269,10 @@ def test_rotation_by_size(tmp_path: Path) -> None:
 
     async def main() -> None:
         path = tmp_path / "out"
-        door = sink(path, max_size=500, keep=3)
+        connector = sink(path, max_size=500, keep=3)
         for i in range(20):
-            await door.write([record(i)])
-        await door.close()
+            await connector.write([record(i)])
+        await connector.close()
         kept = [tmp_path / "out.3", tmp_path / "out.2", tmp_path / "out.1", path]
         found = ids(*kept)
         assert found == [f"r{i}" for i in range(20 - len(found), 20)]
@@ -291,8 +291,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     async def main() -> None:
         path = tmp_path / "out"
-        door = sink(path)
-        await door.write([record(1)])
+        connector = sink(path)
+        await connector.write([record(1)])
         real = os.write
 
         def full(descriptor: int, text: bytes) -> int:
@@ -303,11 +303,11 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", full)
             with pytest.raises(ConnectorError, match="No space") as caught:
-                await door.write([record(2)])
+                await connector.write([record(2)])
         assert caught.value.retry
         assert ids(path) == ["r1"]
-        await door.write([record(2)])
-        await door.close()
+        await connector.write([record(2)])
+        await connector.close()
         assert ids(path) == ["r1", "r2"]
 
     asyncio.run(main())

@@ -52,6 +52,9 @@ class Daemon:
         return batch
 
 
+ALL = '{"received":1,"accepted":1,"rejected":{}}'
+
+
 def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 20))
 
@@ -67,11 +70,11 @@ def test_the_answer_waits_for_the_commit() -> None:
             await asyncio.sleep(0.1)
             assert not first.done()
             await daemon.source.commit(one.position)
-            assert await first == (204, "")
+            assert await first == (200, ALL)
             await asyncio.sleep(0.05)
             assert not second.done()
             await daemon.source.commit(two.position)
-            assert await second == (204, "")
+            assert await second == (200, ALL)
 
     run(main)
 
@@ -87,7 +90,7 @@ def test_a_batch_id_is_taken_once_even_after_a_crash() -> None:
             same = daemon.posting("/ingest", ONE, Idempotency_Key="k1")
             await asyncio.sleep(0.1)
             await daemon.source.commit(batch.position)
-            assert (await first)[0] == (await same)[0] == 204
+            assert (await first)[0] == (await same)[0] == 200
             assert (await daemon.post("/ingest", ONE, Idempotency_Key="k1"))[0] == 204
             lost = daemon.posting("/ingest", ONE, Idempotency_Key="k2")
             await daemon.read()
@@ -101,7 +104,7 @@ def test_a_batch_id_is_taken_once_even_after_a_crash() -> None:
             batch = await daemon.read()
             assert batch.received == 1
             await daemon.source.commit(batch.position)
-            assert (await again)[0] == 204
+            assert (await again)[0] == 200
 
     run(main)
 
@@ -140,6 +143,45 @@ def test_good_and_bad_together_are_told_apart() -> None:
             status, text = await posting
             assert status == 200
             assert text == '{"received":3,"accepted":2,"rejected":{"malformed":1}}'
+
+    run(main)
+
+
+def test_what_the_stream_did_not_take_is_told_to_whom_it_belongs() -> None:
+    """The daemon counts in the accounts of a batch; each sender hears of its own samples only."""
+
+    async def main() -> None:
+        async with Daemon() as daemon:
+            await daemon.source.open(None)
+            senders = [daemon.posting("/ingest", ONE + b"\n" + ONE) for _ in range(3)]
+            await asyncio.sleep(0.2)
+            batch = await daemon.read()
+            assert [size for size, _ in batch.accounts] == [2, 2, 2]
+            batch.accounts[1][1]["late"] = 1
+            batch.accounts[2][1]["node"] = 2
+            await daemon.source.commit(batch.position)
+            answers = [await sender for sender in senders]
+            assert [status for status, _ in answers] == [200, 200, 422]
+            assert [text for _, text in answers] == [
+                '{"received":2,"accepted":2,"rejected":{}}',
+                '{"received":2,"accepted":1,"rejected":{"late":1}}',
+                '{"received":2,"accepted":0,"rejected":{"unknown_node":2}}',
+            ]
+
+    run(main)
+
+
+def test_times_may_be_text() -> None:
+    async def main() -> None:
+        text = b'{"time":"2023-11-14T22:13:20Z","node":"a","value":1}'
+        async with Daemon() as daemon:
+            await daemon.source.open(None)
+            posting = daemon.posting("/ingest", b"[" + text + b"," + text.replace(b"Z", b"+01:00") + b"]")
+            batch = await daemon.read()
+            assert [sample.time for sample in batch.samples] == [1_700_000_000.0, 1_699_996_400.0]
+            await daemon.source.commit(batch.position)
+            assert (await posting)[0] == 200
+            assert (await daemon.post("/ingest", text.replace(b"-14T", b"-44T")))[0] == 400
 
     run(main)
 

@@ -1,4 +1,4 @@
-"""The room keeps to itself, and its manual is true: examples load, every door has its section."""
+"""The package keeps to itself, and its manual is true: examples load, every type has its section."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import yaml
 
 from connectors import SINKS, SOURCES, sink, source
 from connectors.base import REASONS
-from connectors.decode import Decode
+from connectors.codec.decoder import Decode
 
 ROOT = Path(__file__).parents[2]
 MANUAL = (ROOT / "docs" / "connectors.md").read_text()
 EXAMPLES = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", MANUAL, re.DOTALL)]
-DOORS = [
-    (room, name, settings)
+GIVEN = [
+    (side, name, settings)
     for example in EXAMPLES
-    for room, doors in example.items()
-    for name, settings in doors.items()
+    for side, types in example.items()
+    for name, settings in types.items()
 ]
 
 
@@ -49,21 +49,21 @@ def test_client_libraries_are_loaded_on_use_only() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*SOURCES, *SINKS}))
-def test_every_door_has_a_section_and_an_example(name: str) -> None:
+def test_every_type_has_a_section_and_an_example(name: str) -> None:
     assert f"\n## {name}\n" in MANUAL
-    for room, doors in (("sources", SOURCES), ("sinks", SINKS)):
-        if name in doors:
-            assert any(r == room and settings["type"] == name for r, _, settings in DOORS), f"{room}: {name}"
+    for side, types in (("sources", SOURCES), ("sinks", SINKS)):
+        if name in types:
+            assert any(r == side and settings["type"] == name for r, _, settings in GIVEN), f"{side}: {name}"
 
 
-@pytest.mark.parametrize(("room", "name", "settings"), DOORS)
+@pytest.mark.parametrize(("side", "name", "settings"), GIVEN)
 def test_examples_are_valid(
-    room: str, name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    side: str, name: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in re.findall(r"\$\{(\w+)\}", str(settings)):
         monkeypatch.setenv(variable, "x")
     rest = {key: value for key, value in settings.items() if key != "type"}
-    kind = source(settings["type"]) if room == "sources" else sink(settings["type"])
+    kind = source(settings["type"]) if side == "sources" else sink(settings["type"])
     kind(kind.Config.model_validate(rest))  # type: ignore[call-arg]
 
 
@@ -75,8 +75,8 @@ def test_reasons_and_mapping_keys_are_described() -> None:
 @pytest.mark.parametrize("name", sorted({*SOURCES, *SINKS}))
 def test_settings_have_a_schema(name: str) -> None:
     """For editors: the JSON Schema can be made, and secrets are references in it."""
-    for doors, load in ((SOURCES, source), (SINKS, sink)):
-        if name in doors:
+    for types, load in ((SOURCES, source), (SINKS, sink)):
+        if name in types:
             schema = load(name).Config.model_json_schema()
             assert schema["additionalProperties"] is False
             for field, facts in schema["properties"].items():

@@ -19,24 +19,24 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def cycles(door: Any, arguments: tuple[Any, ...], times: int) -> None:
+async def cycles(connector: Any, arguments: tuple[Any, ...], times: int) -> None:
     for _ in range(times):
         try:
-            await door.open(*arguments)
+            await connector.open(*arguments)
             if arguments:
                 async with asyncio.timeout(0.05):
-                    await door.read()
+                    await connector.read()
         except (ConnectorError, TimeoutError):
             pass
-        await door.close()
+        await connector.close()
 
 
-async def compare(door: Any, arguments: tuple[Any, ...]) -> None:
+async def compare(connector: Any, arguments: tuple[Any, ...]) -> None:
     """A few rounds to warm up (thread pools fill), then five more that may leave nothing."""
-    await cycles(door, arguments, 5)
+    await cycles(connector, arguments, 5)
     gc.collect()
     before = threading.active_count(), descriptors(), len(asyncio.all_tasks())
-    await cycles(door, arguments, 5)
+    await cycles(connector, arguments, 5)
     gc.collect()
     await asyncio.sleep(0.05)
     after = threading.active_count(), descriptors(), len(asyncio.all_tasks())
@@ -48,9 +48,9 @@ async def compare(door: Any, arguments: tuple[Any, ...]) -> None:
 def test_sources_leave_nothing_behind(name: str, running: Any, tmp_path: Path) -> None:
     async def main() -> None:
         rig = source_rigs.RIGS[name](running, tmp_path)
-        door = rig.make()
+        connector = rig.make()
         await rig.prepare()
-        await compare(door, (None,))
+        await compare(connector, (None,))
         if name in ("mqtt", "redis", "nats"):
             await compare(rig.make(rig.dead_config()), (None,))
         await rig.stop()

@@ -63,8 +63,8 @@ def run(test: Callable[[Fake], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def read(door: PrometheusSource) -> Batch:
-    batch = await door.read()
+async def read(connector: PrometheusSource) -> Batch:
+    batch = await connector.read()
     assert batch is not None
     return batch
 
@@ -72,15 +72,15 @@ async def read(door: PrometheusSource) -> Batch:
 def test_expressions_are_joined_to_vectors() -> None:
     async def test(fake: Fake) -> None:
         fake.table = {"a": {"x": "1", "y": "2"}, "b": {"x": "3", "z": "+Inf"}}
-        door = fake.source([{"query": ["a", "b"], "node": "{job}/{instance}"}], history=3)
-        await door.open(None)
-        batch = await read(door)
+        connector = fake.source([{"query": ["a", "b"], "node": "{job}/{instance}"}], history=3)
+        await connector.open(None)
+        batch = await read(connector)
         found = {sample.node: sample.values for sample in batch.samples}
         assert found["j/x"] == (1.0, 3.0)
         assert found["j/y"][0] == 2
         assert math.isnan(found["j/y"][1])
         assert batch.rejected == {"values": 3}
-        await door.close()
+        await connector.close()
 
     run(test)
 
@@ -90,16 +90,16 @@ def test_a_late_series_is_caught_once() -> None:
 
     async def test(fake: Fake) -> None:
         fake.table = {"a": {"x": "1"}}
-        door = fake.source([{"query": "a"}], history=5, overlap="4s")
-        await door.open(None)
-        first = await read(door)
+        connector = fake.source([{"query": "a"}], history=5, overlap="4s")
+        await connector.open(None)
+        first = await read(connector)
         fake.table["a"]["late"] = "2"
-        second = await read(door)
+        second = await read(connector)
         places = [(sample.time, sample.node) for sample in (*first.samples, *second.samples)]
         assert len(places) == len(set(places))
         caught = [moment for moment, node in places if node == "late"]
         assert len(caught) >= 4
-        await door.close()
+        await connector.close()
 
     run(test)
 
@@ -107,27 +107,27 @@ def test_a_late_series_is_caught_once() -> None:
 def test_long_histories_are_asked_for_in_pieces() -> None:
     async def test(fake: Fake) -> None:
         fake.table = {"a": {"x": "1"}}
-        door = fake.source([{"query": "a"}], history=100, max_points=30, overlap="5s")
-        await door.open(None)
+        connector = fake.source([{"query": "a"}], history=100, max_points=30, overlap="5s")
+        await connector.open(None)
         times: list[float] = []
         while len(times) < 100:
-            times += [sample.time for sample in (await read(door)).samples]
+            times += [sample.time for sample in (await read(connector)).samples]
         assert times == sorted(set(times))
         assert max(fake.points) <= 35
-        assert door.lag is not None
+        assert connector.lag is not None
         assert abs(times[-1] - time.time()) < 5
-        await door.close()
+        await connector.close()
 
     run(test)
 
 
 def test_a_wrong_query_is_a_mistake_not_an_outage() -> None:
     async def test(fake: Fake) -> None:
-        door = fake.source([{"query": "broken("}], history=5)
+        connector = fake.source([{"query": "broken("}], history=5)
         with pytest.raises(ConnectorError, match="parse error") as caught:
-            await door.open(None)
+            await connector.open(None)
         assert not caught.value.retry
-        await door.close()
+        await connector.close()
 
     run(test)
 
@@ -150,24 +150,24 @@ def test_a_clock_that_was_ahead_costs_nothing(monkeypatch: pytest.MonkeyPatch) -
     async def test(fake: Fake) -> None:
         fake.table = {"a": {"x": "1"}}
         fake.until = time.time() + 3
-        door = fake.source([{"query": "a"}], history=5, overlap=0, max_points=10_000)
-        await door.open(None)
-        times = [sample.time for sample in (await read(door)).samples]
+        connector = fake.source([{"query": "a"}], history=5, overlap=0, max_points=10_000)
+        await connector.open(None)
+        times = [sample.time for sample in (await read(connector)).samples]
         wall.ahead = 86400.0
-        reading = asyncio.create_task(read(door))
+        reading = asyncio.create_task(read(connector))
         while max(fake.points) < 1000:
             await asyncio.sleep(0.01)
         times += [sample.time for sample in (await reading).samples]  # up to the newest that there are
         fake.until = math.inf
         wall.ahead = 0.0
         while times[-1] < time.time() - 2:
-            times += [sample.time for sample in (await asyncio.wait_for(read(door), 5)).samples]
+            times += [sample.time for sample in (await asyncio.wait_for(read(connector), 5)).samples]
         assert times == [times[0] + k for k in range(len(times))]
         again = fake.source([{"query": "a"}])
         await again.open({"\n".join(["{instance}", "a"]): time.time() + 86400})
         assert abs((await asyncio.wait_for(read(again), 5)).samples[0].time - time.time()) < 3
         await again.close()
-        await door.close()
+        await connector.close()
 
     run(test)
 
@@ -179,16 +179,16 @@ def test_a_clock_behind_the_samples_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def test(fake: Fake) -> None:
         fake.table = {"a": {"x": "1"}}
-        door = fake.source([{"query": "a"}], history=5)
-        await door.open(None)
-        position = (await read(door)).position
+        connector = fake.source([{"query": "a"}], history=5)
+        await connector.open(None)
+        position = (await read(connector)).position
         wall.ahead = -86400.0
         with pytest.raises(ConnectorError, match=r"clock is 8(6399|640\d) s behind") as caught:
-            await asyncio.wait_for(read(door), 5)
+            await asyncio.wait_for(read(connector), 5)
         assert caught.value.retry
         wall.ahead = 0.0
-        await door.open(position)
-        assert (await asyncio.wait_for(read(door), 5)).samples
-        await door.close()
+        await connector.open(position)
+        assert (await asyncio.wait_for(read(connector), 5)).samples
+        await connector.close()
 
     run(test)

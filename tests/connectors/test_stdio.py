@@ -19,22 +19,22 @@ def test_the_end_of_a_pipe_is_the_end_of_the_stream() -> None:
 
     async def main() -> None:
         out, into = os.pipe()
-        door = source(out, format="csv")
-        await door.open(None)
+        connector = source(out, format="csv")
+        await connector.open(None)
         os.write(into, b"time,node,x\n1,a,2\n2,b")
-        first = await door.read()
+        first = await connector.read()
         assert first is not None
         assert [sample.node for sample in first.samples] == ["a"]
         os.write(into, b",3\n3,c,4")
-        second = await door.read()
+        second = await connector.read()
         os.close(into)
-        third = await door.read()
+        third = await connector.read()
         assert second is not None
         assert third is not None
         assert [sample.node for sample in (*second.samples, *third.samples)] == ["b", "c"]
-        assert await door.read() is None
-        assert await door.read() is None
-        await door.close()
+        assert await connector.read() is None
+        assert await connector.read() is None
+        await connector.close()
         os.close(out)
 
     asyncio.run(main())
@@ -43,12 +43,12 @@ def test_the_end_of_a_pipe_is_the_end_of_the_stream() -> None:
 def test_closing_does_not_wait_for_input() -> None:
     async def main() -> None:
         out, into = os.pipe()
-        door = source(out)
-        await door.open(None)
-        reading = asyncio.create_task(door.read())
+        connector = source(out)
+        await connector.open(None)
+        reading = asyncio.create_task(connector.read())
         await asyncio.sleep(0.05)
         reading.cancel()
-        await asyncio.wait_for(door.close(), 2)
+        await asyncio.wait_for(connector.close(), 2)
         os.close(out)
         os.close(into)
 
@@ -60,10 +60,10 @@ def test_a_stalled_reader_stalls_only_the_sink() -> None:
 
     async def main() -> None:
         out, into = os.pipe()
-        door = StdoutSink(StdoutSink.Config.model_validate({"descriptor": into}))
-        await door.open()
+        connector = StdoutSink(StdoutSink.Config.model_validate({"descriptor": into}))
+        await connector.open()
         records = [{"id": str(i), "event": "opened", "text": "x" * 1000} for i in range(300)]
-        writing = asyncio.create_task(door.write(records))
+        writing = asyncio.create_task(connector.write(records))
         for _ in range(5):
             await asyncio.sleep(0.02)
         assert not writing.done()

@@ -47,20 +47,20 @@ def broker(
     server.stop()
 
 
-@pytest.mark.parametrize("door", [MqttSource, MqttSink])
-def test_mqtt(door: Any, broker: tuple[str, servers.Server], authority: Authority) -> None:
+@pytest.mark.parametrize("connector", [MqttSource, MqttSink])
+def test_mqtt(connector: Any, broker: tuple[str, servers.Server], authority: Authority) -> None:
     kind, server = broker
     config: dict[str, Any] = {
         "host": "127.0.0.1", "port": server.port, "timeout": "3s", "tls": {"ca_file": str(authority.file)},
     }  # fmt: skip
-    if door is MqttSource:
+    if connector is MqttSource:
         config["topics"] = ["a"]
 
     async def attempt(config: dict[str, Any]) -> None:
-        made = door(door.Config.model_validate(config))
+        made = connector(connector.Config.model_validate(config))
         try:
-            await (made.open(None) if door is MqttSource else made.open())
-            if door is MqttSink:
+            await (made.open(None) if connector is MqttSource else made.open())
+            if connector is MqttSink:
                 await made.write([RECORD])
         finally:
             await made.close()
@@ -76,12 +76,12 @@ def test_mqtt(door: Any, broker: tuple[str, servers.Server], authority: Authorit
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("door", [RedisSink, NatsSink])
+@pytest.mark.parametrize("connector", [RedisSink, NatsSink])
 def test_redis_and_nats(
-    door: Any, kind: str, pairs: dict[str, Pair], authority: Authority, tmp_path: Path
+    connector: Any, kind: str, pairs: dict[str, Pair], authority: Authority, tmp_path: Path
 ) -> None:
     tls = {"ca_file": str(authority.file)}
-    if door is RedisSink:
+    if connector is RedisSink:
         server = servers.redis(tmp_path / "redis", tls=pairs[kind])
         config: dict[str, Any] = {"port": server.port, "timeout": "3s", "tls": tls}
     else:
@@ -89,7 +89,7 @@ def test_redis_and_nats(
         config = {"servers": [f"tls://127.0.0.1:{server.port}"], "timeout": "3s", "tls": tls}
 
     async def attempt(config: dict[str, Any]) -> None:
-        made = door(door.Config.model_validate(config))
+        made = connector(connector.Config.model_validate(config))
         try:
             await made.open()
         finally:
@@ -132,11 +132,11 @@ async def deliver(config: dict[str, Any], context: ssl.SSLContext, port: int) ->
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
-    door = WebhookSink(WebhookSink.Config.model_validate(config))
+    connector = WebhookSink(WebhookSink.Config.model_validate(config))
     try:
-        await door.write([RECORD])
+        await connector.write([RECORD])
     finally:
-        await door.close()
+        await connector.close()
         await runner.cleanup()
     return got
 

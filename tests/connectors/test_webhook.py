@@ -46,11 +46,11 @@ class Receiver:
 
     async def write(self, records: list[dict[str, Any]], **config: Any) -> None:
         given = {"url": f"http://127.0.0.1:{self.port}/hook", **config}
-        door = WebhookSink(WebhookSink.Config.model_validate(given))
+        connector = WebhookSink(WebhookSink.Config.model_validate(given))
         try:
-            await door.write(records)
+            await connector.write(records)
         finally:
-            await door.close()
+            await connector.close()
 
 
 def run(test: Callable[[Receiver], Awaitable[None]]) -> None:

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from connectors.base import Sample
-from detector.network import Network
-from detector.pipeline import Pipeline
-from detector.settings import Settings
+from detector.network.network import Network
+from detector.pipeline.pipeline import Pipeline
+from detector.settings.core import Settings
 
 NAMES = [f"n{v}" for v in range(8)]
 EDGES = [(f"n{v}", f"n{(v + 1) % 6}") for v in range(6)] + [("n6", "n7")]  # a ring of six, and a pair
@@ -20,7 +20,7 @@ LEARN = 400
 START = 1000.0  # time of the first sample
 
 
-def settings(estimator: str = "grulsif", **groups: Any) -> Settings:
+def settings(estimator: str = "grulsif", /, **groups: Any) -> Settings:
     base: dict[str, Any] = {
         "align": {"lateness": 2.0},
         "windows": {"reference": 60, "tests": [5, 10, 25]},
@@ -32,7 +32,7 @@ def settings(estimator: str = "grulsif", **groups: Any) -> Settings:
             "rank": 6,
             "atoms": 32,
         },
-        "alarm": {"learn": LEARN, "budget": "1 per 5000 ticks"},
+        "alarm": {"learn": LEARN, "budget": "1 per 1000 ticks"},
         "incidents": {"clear_after": 10, "cool_down": 5.0, "update_every": 20.0, "hold_for": 500.0},
     }
     return Settings.of(**{name: base.get(name, {}) | groups.get(name, {}) for name in {**base, **groups}})
@@ -93,7 +93,7 @@ def state(estimator: str = "grulsif", when: str = "learnt") -> tuple[dict[str, n
     return _course(estimator)[when]
 
 
-def pipeline(estimator: str = "grulsif", **groups: Any) -> Pipeline:
+def pipeline(estimator: str = "grulsif", /, **groups: Any) -> Pipeline:
     """A watching pipeline of its own, at tick NOW."""
     return thawed(state(estimator), chosen=settings(estimator, **groups))
 

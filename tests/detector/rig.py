@@ -22,8 +22,8 @@ from typing import Any
 
 import yaml
 
-from detector.aftermath.kinds import KINDS
-from detector.aftermath.settings import AftermathSettings
+from detector.diagnosis.registry import diagnosis_model
+from detector.settings.diagnosis import DiagnosisSettings
 
 NODES = [f"n{i}" for i in range(8)]
 EDGES = [[NODES[i], NODES[(i + 1) % 8]] for i in range(8)]
@@ -32,7 +32,7 @@ LEARN = 400
 
 
 def lines(
-    first: int, last: int, every: int = 0, lasts: int = 10, seed: int = 1, pad: int = 0, size: float = 3.0
+    first: int, last: int, every: int = 0, lasts: int = 10, seed: int = 1, pad: int = 0, size: float = 6.0
 ) -> Iterator[str]:
     """JSON lines of ticks first..last; each `every` ticks one node jumps for `lasts` ticks."""
     rng = random.Random(seed * 1_000_003 + first)
@@ -63,8 +63,9 @@ def settings(folder: Path, **groups: Any) -> dict[str, Any]:
 
 
 def only(*kinds: str) -> dict[str, Any]:
-    """The room `aftermath` with these kinds of findings: for hundreds of incidents, or none at all."""
-    return {name: {"enabled": name in kinds} for name in KINDS if name in AftermathSettings.model_fields}
+    """The group `diagnosis` with these analyzers: for hundreds of incidents, or none at all."""
+    names = diagnosis_model().model_fields.keys() - DiagnosisSettings.model_fields.keys()
+    return {name: {"enabled": name in kinds} for name in sorted(names)}
 
 
 def write_config(folder: Path, **groups: Any) -> Path:
@@ -90,8 +91,8 @@ def wait_for(condition: Callable[[], Any], timeout: float = 60.0, what: str = ""
     return found
 
 
-PRELOADED = ["detector.cli", "detector.daemon", *(f"connectors.{door}" for door in (
-    "files", "filesink", "webhook", "http", "simulate"))]  # fmt: skip
+PRELOADED = ["detector.cli.main", "detector.daemon.daemon", *(f"connectors.{name}" for name in (
+    "files.source", "files.sink", "webhook", "http", "simulation.source"))]  # fmt: skip
 
 
 def _life(arguments: list[str], log: str, environment: dict[str, str]) -> None:
@@ -101,7 +102,7 @@ def _life(arguments: list[str], log: str, environment: dict[str, str]) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     sys.argv = ["detector", *arguments]
-    from detector.cli import main
+    from detector.cli.main import main
 
     main()
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from connectors.base import Sample
 from detector import NetworkDetector
-from detector.network import Network
+from detector.network.network import Network
 
 GROUPS = {
     "windows": {"reference": 60, "tests": [5, 10, 25]},
@@ -178,9 +178,19 @@ def test_wrong_shapes_are_refused(watch, x):
         watch.update(x)
 
 
+def test_words_of_the_file():
+    """Durations and budgets are taken in words, as config.yaml has them."""
+    watch = NetworkDetector(GRAPH, alarm={"budget": "2 per week"}, incidents={"hold_for": "2h"})
+
+    assert str(watch.settings.alarm.budget) == "2 per 1w"
+    assert watch.settings.incidents.hold_for == 7200.0
+    with pytest.raises(ValueError, match=r"hold_for: must be ticks such as .* \(got 'long'\)"):
+        NetworkDetector(GRAPH, incidents={"hold_for": "long"})
+
+
 def test_wrong_histories_are_refused():
     """Histories of a wrong rank are refused with their shape, unknown settings with the known ones."""
     with pytest.raises(ValueError, match=r"history: expected \(T, N, d\) or \(T, N\), got shape \(5,\)"):
         NetworkDetector(GRAPH).learn(np.zeros(5))
-    with pytest.raises(ValueError, match="unknown group"):
+    with pytest.raises(ValueError, match=r"window: unknown; did you mean windows\?"):
         NetworkDetector(GRAPH, window={})

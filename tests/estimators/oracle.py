@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from estimators.kernels import kernel_named
+from estimators.core.kernels import kernel_named
 
 
 def sweep(problem, theta, block="exact"):

@@ -1,0 +1,182 @@
+"""`detector learn` (also `calibrate`): the baseline and thresholds, from a recording."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from detector.cli.common import NOT_VOUCHED, Failure, load_config, print_json, progress_bar
+from detector.cli.options import config_option, json_option, report_option
+
+if TYPE_CHECKING:
+    from detector.config.config import Config
+    from detector.pipeline.pipeline import Pipeline
+    from detector.replay.recordings import Part
+    from detector.settings.core import Settings
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@config_option
+@click.option("--from", "begin", metavar="TIME", help="Use samples from this time on (ISO 8601 or a number).")
+@click.option("--until", metavar="TIME", help="Use samples before this time.")
+@click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
+@click.option("--dry-run", is_flag=True, help="Print the report, save nothing.")
+@click.option("--force", is_flag=True, help="Replace a state that is there.")
+@report_option("Write a page that shows what was learnt.")
+@json_option
+def learn(
+    file: Path, config_path: Path, begin: str | None, until: str | None, source: str | None, dry_run: bool,
+    force: bool, report_path: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Learn thresholds from FILE, a quiet recording, and save them for `detector run`.
+
+    FILE holds JSON lines, long CSV (time, node, values) or wide CSV (time, one column per node, or
+    node.component). The report says what was promised, how it held on data not used, and how fast changes of
+    each size will be found. A short recording is learnt from, and less is promised. Exit code 4: learnt and
+    saved, but a part of the recording that was kept for the check contradicts the budget; thresholds are
+    raised until that part keeps it, and what can be promised instead is printed. Also called `calibrate`.
+    """
+    config = load_config(config_path)
+    if not dry_run and not force:
+        refuse_to_replace(config)
+    pipeline = new_pipeline(config)
+    with progress_bar("reading") as progress:
+        X, times = history(config, pipeline, file, source, as_time(begin), as_time(until), progress)
+        report = pipeline.learn(X, times, progress)
+        if report_path is not None:
+            from detector.report.null_histogram import null_histogram
+            from detector.report.pages import calibration_page
+
+            progress("report", 1.0)
+            page = calibration_page(pipeline, null_histogram(pipeline, X, times), file.name)
+            report_path.write_text(page, encoding="utf-8")
+    if not dry_run:
+        save(config, pipeline)
+    if as_json:
+        print_json(report.record())
+    else:
+        click.echo(report.text())
+        click.echo("\n".join(outlook(config.settings(), config.dim, report.step, pipeline)))
+    if not dry_run:
+        click.echo(f"saved in {config.state.folder()}: `detector run` goes on from it", err=True)
+    if report.contradicted:
+        raise Failure(
+            f"the history itself contradicts the budget of {report.budget}: promised is {report.promise}, "
+            "see the warnings", NOT_VOUCHED,
+        )  # fmt: skip
+
+
+def outlook(settings: Settings, dim: int, step: float, pipeline: Pipeline | None = None) -> list[str]:
+    """What an operator should know of a configuration: how long it waits, and what it cannot see."""
+    from detector.config.blind_spots import blind_spots, spans
+
+    preprocess = pipeline.preprocess if pipeline is not None else None
+    differenced = None if preprocess is None else preprocess.steps["difference"].active
+    lines = ["waiting times:", *(f"  {line}" for line in spans(settings, step)), "not seen:"]
+    return lines + [f"  {line}" for line in blind_spots(settings, dim, differenced)]
+
+
+def new_pipeline(config: Config, settings: Any = None) -> Pipeline:
+    """A pipeline with nothing learnt yet."""
+    from detector.pipeline.pipeline import Pipeline
+
+    return Pipeline(
+        config.network(), config.dim, settings or config.settings(), names=config.names(),
+        components=config.components,
+    )  # fmt: skip
+
+
+def decode_of(config: Config, source: str | None) -> Any:
+    """The decode settings of a source of the configuration; None: told by the file itself."""
+    if source is None:
+        return None
+    given = config.sources.get(source)
+    decode = getattr(given, "decode", None)
+    if decode is None:
+        able = [name for name, one in config.sources.items() if getattr(one, "decode", None) is not None]
+        raise click.BadParameter(
+            f"{source!r} is none of the sources that decode: {', '.join(able) or 'none'}"
+        )
+    return decode
+
+
+def opened(
+    config: Config, pipeline: Pipeline, file: Path, source: str | None, tell: bool = True
+) -> Iterator[Part]:
+    """The parts of a recording; columns without a node and nodes without a column are told of."""
+    from detector.replay.recordings import read_recording, strangers
+
+    decode = decode_of(config, source)
+    common: Any = {"dim": config.dim, "names": pipeline.names, "components": config.components}
+    if decode is None and tell:
+        unused, absent = strangers(file, **common)
+        for words, found in (("columns of no node", unused), ("nodes without a column", absent)):
+            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+            if found:
+                click.echo(f"{file}: {words}: {', '.join(found[:5])}{more}", err=True)
+    return read_recording(file, decode=decode, **common)
+
+
+def history(
+    config: Config, pipeline: Pipeline, file: Path, source: str | None, begin: float | None,
+    until: float | None, progress: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The samples of a recording between two times, on the grid of ticks."""
+    from detector.replay.recordings import gather, on_grid
+
+    parts = opened(config, pipeline, file, source)
+    samples = [
+        sample for sample in gather(parts, progress)
+        if (begin is None or sample.time >= begin) and (until is None or sample.time < until)
+    ]  # fmt: skip
+    try:
+        return on_grid(samples, pipeline.names, config.dim, config.align.step, config.align.origin)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def as_time(text: str | None) -> float | None:
+    """Unix seconds from an option."""
+    from detector.replay.recordings import time_of
+
+    try:
+        return None if text is None else time_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def refuse_to_replace(config: Config) -> None:
+    """Learning takes a while: say at once that its result would have no place."""
+    from detector.storage.database import StateUnavailable
+    from detector.storage.inspect import load_snapshot
+
+    folder = config.state.folder()
+    try:
+        found = load_snapshot(folder)
+    except StateUnavailable:
+        return
+    if found is not None:
+        raise ValueError(f"{folder} holds a state already; --force replaces it")
+
+
+def save(config: Config, pipeline: Pipeline) -> None:
+    """Put the calibrated state where `detector run` finds it."""
+    from detector.storage.backup import copy_learnt
+    from detector.storage.store import Bundle, Snapshot, Store
+    from detector.storage.upkeep import Bounds
+
+    folder = config.state.folder()
+    store = Store(folder, Bounds.of(config.state, config.diagnosis))
+    try:
+        store.discard()
+        arrays, meta = pipeline.state()
+        store.commit(Bundle(snapshot=Snapshot(arrays, meta, created=time.time())))
+        if config.state.backup_keep:
+            copy_learnt(folder, config.state.backup_keep)
+    finally:
+        store.close()

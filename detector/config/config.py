@@ -1,0 +1,341 @@
+"""The configuration: one top-level key per group of settings, read strictly, and what is built from it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
+
+import connectors
+from connectors import Sink, Source
+from connectors.base import Connector
+from connectors.base import Settings as Model
+from connectors.stdio import StdoutSink
+from detector.config.errors import ConfigError, Problem, problems_of
+from detector.config.graph import build_network, node_names, simulated
+from detector.config.model import Analyzers, Connectors, GraphConfig, Side, connector_models
+from detector.config.paths import anchored, secret_files
+from detector.config.renamed import Renamed, present_names
+from detector.config.yaml_reader import Document, KeyPath, YamlRefused, parse_yaml, read_yaml
+from detector.diagnosis.registry import ANALYZERS
+from detector.events.terminal import PrettyStdout, is_terminal
+from detector.settings.alarm import AlarmSettings
+from detector.settings.alignment import AlignSettings
+from detector.settings.base import setting
+from detector.settings.core import Settings
+from detector.settings.diagnosis import DiagnosisSettings
+from detector.settings.estimator import EstimatorSettings
+from detector.settings.incidents import IncidentSettings
+from detector.settings.preprocessing import PreprocessSettings
+from detector.settings.registries import ENGINES, STEPS
+from detector.settings.service import HttpSettings, StateSettings
+from detector.settings.windows import WindowSettings
+from detector.settings.wording import dotted
+
+if TYPE_CHECKING:
+    from detector.diagnosis.regime.settings import ExchangeSettings
+    from detector.network.network import Network
+
+__all__ = ["Config", "ConfigError", "Problem"]
+
+
+def _connector_name(name: str) -> str:
+    # It becomes a label of metrics and a key of the database.
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
+        raise ValueError("a name has 1 to 64 letters, digits, dots, dashes or underscores")
+    return name
+
+
+ConnectorName = Annotated[str, AfterValidator(_connector_name)]
+# Where a configuration names members of the extension points.
+REGISTRIES: tuple[tuple[KeyPath, connectors.Registry], ...] = (
+    (("sources",), connectors.SOURCES),
+    (("preprocess", "steps"), STEPS),
+    (("estimator", "name"), ENGINES),
+    (("diagnosis",), ANALYZERS),
+    (("sinks",), connectors.SINKS),
+)
+SourceConfig = Annotated[Model, Connectors("source")]
+SinkConfig = Annotated[Model, Connectors("sink")]
+
+
+class Config(Model):
+    """Everything the daemon is told, in the order in which a sample meets it."""
+
+    graph: GraphConfig = setting(..., "The sensors and the links between them.", applies="now")
+    sources: dict[ConnectorName, SourceConfig] = setting(
+        ...,
+        "Where samples come from: a name of your choice, a type, and the keys of that type.",
+        applies="now",
+        min_length=1,
+    )
+    align: AlignSettings = Field(default=AlignSettings(), description="How samples are aligned to ticks.")
+    preprocess: PreprocessSettings = Field(
+        default=PreprocessSettings(), description="How values are scaled to units of their baseline spread."
+    )
+    windows: WindowSettings = Field(
+        default=WindowSettings(),
+        description="Lengths of the reference and test windows, in samples per node.",
+    )
+    estimator: EstimatorSettings = Field(
+        default=EstimatorSettings(), description="How before and now are compared."
+    )
+    alarm: AlarmSettings = Field(default=AlarmSettings(), description="When a difference is an alarm.")
+    incidents: IncidentSettings = Field(
+        default=IncidentSettings(), description="How alarms become incidents, and how these end."
+    )
+    diagnosis: Annotated[DiagnosisSettings, Analyzers()] = setting(
+        DiagnosisSettings(), "What is found out about an incident after the alarm.", applies="now"
+    )
+    sinks: dict[ConnectorName, SinkConfig] = setting(
+        {},
+        "Where records go: a name of your choice, a type, and the keys of that type.",
+        applies="now",
+    )
+    state: StateSettings = setting(StateSettings(), "What survives a restart.", applies="now")
+    http: HttpSettings = setting(HttpSettings(), "Status page, metrics, health, incidents.", applies="now")
+
+    _path: Path | None = PrivateAttr(default=None)
+    _document: Document = PrivateAttr(default_factory=Document)
+    _renamed: list[Renamed] = PrivateAttr(default_factory=list)
+
+    # ------------------------------------------------------------------------------------- reading
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Config:
+        """From a file. ConfigError with all that is wrong; OSError if the file cannot be read."""
+        file = Path(path)
+        try:
+            document = read_yaml(file)
+        except YamlRefused as refused:
+            raise ConfigError([Problem("", str(refused), refused.place, file)]) from None
+        return cls._checked(document, file, file.absolute().parent)
+
+    @classmethod
+    def parse(cls, text: str, folder: Path = Path()) -> Config:
+        """From YAML text; relative paths are seen from ``folder``."""
+        try:
+            document = parse_yaml(text.encode())
+        except YamlRefused as refused:
+            raise ConfigError([Problem("", str(refused), refused.place)]) from None
+        return cls._checked(document, None, folder.absolute())
+
+    @classmethod
+    def of(cls, data: dict[str, Any], folder: Path = Path()) -> Config:
+        """From plain data with the keys of the file."""
+        return cls._checked(Document(data), None, folder.absolute())
+
+    @classmethod
+    def _checked(cls, document: Document, file: Path | None, folder: Path) -> Config:
+        if not isinstance(document.data, dict):
+            raise ConfigError([Problem("", "must be a mapping with the keys " + ", ".join(cls.model_fields),
+                                       document.place(()), file)])  # fmt: skip
+        document, renamed = present_names(document)
+        try:
+            config: Config = anchored(cls.model_validate(document.data), folder)
+        except ValidationError as error:
+            raise ConfigError(problems_of(error, cls, document, file)) from None
+        config._path, config._document, config._renamed = file, document, renamed
+        problems = config._together()
+        if problems:
+            raise ConfigError(problems)
+        return config
+
+    def _together(self) -> list[Problem]:
+        """What no key alone can be blamed for."""
+        problems = []
+        if self.graph.simulate:
+            try:
+                simulated(self.sources)
+            except ValueError as error:
+                problems.append(self.problem(("graph",), str(error)))
+        taken: dict[tuple[str, Any], str] = {}
+        for name, given in self.sources.items():
+            kind = connectors.source(_type(given))
+            if kind.exclusive is not None:
+                value = getattr(given, kind.exclusive)
+                other = taken.setdefault((kind.name, value), name)
+                if other != name:
+                    message = f"has the same {kind.exclusive} as {other}: {value!r}"
+                    problems.append(self.problem(("sources", name, kind.exclusive), message))
+            if kind.listens and not self.http.enabled:
+                problems.append(self.problem(("sources", name), "needs http.enabled: true"))
+        problems += self._exchange_problems()
+        if self.graph.simulate and self.graph.components is not None:
+            try:
+                self.dim  # noqa: B018
+            except ConfigError as error:
+                problems += error.problems
+        return problems
+
+    def _exchange_problems(self) -> list[Problem]:
+        exchange, problems = self.exchange, []
+        if exchange is None:
+            return []
+        sides: tuple[tuple[Side, str, dict[str, Model]], ...] = (
+            ("source", exchange.source, self.sources),
+            ("sink", exchange.sink, self.sinks),
+        )
+        for side, name, given in sides:
+            path: KeyPath = ("diagnosis", "regime", "exchange", side)
+            if name not in given:
+                known = ", ".join(given) or "none"
+                problems.append(self.problem(path, f"there is no {side} {name!r}; known: {known}"))
+            elif not _class(side, _type(given[name])).raw:
+                able = ", ".join(kind for kind in connector_models(side) if _class(side, kind).raw)
+                message = f"{name} is of type {_type(given[name])}; must be one of {able}"
+                problems.append(self.problem(path, message))
+        if exchange.timeout >= self.diagnosis.time_limit:
+            path = ("diagnosis", "regime", "exchange", "timeout")
+            message = f"must be less than diagnosis.time_limit, {self.diagnosis.time_limit:g} s"
+            problems.append(self.problem(path, message))
+        if len(self.sources) == 1 and exchange.source in self.sources:
+            problems.append(self.problem(("sources",), "the only source is set aside for the exchange"))
+        return problems
+
+    def doubts(self) -> list[Problem]:
+        """What is allowed, and yet may not be meant."""
+        doubts = self.old_names()
+        for path, found in REGISTRIES:
+            doubts += [self.problem(path, problem) for problem in found.problems]
+        if not self.sinks:
+            doubts.append(self.problem(("sinks",), "there are none: incidents are only kept and shown"))
+        for path, file in secret_files(self):
+            if not os.access(file, os.R_OK):
+                doubts.append(self.problem(path, f"{file} cannot be read by this user"))
+        if not self.http.loopback and self.http.authenticated and self.http.tls is None:
+            message = "a token without TLS can be overheard: give tls, or listen on loopback behind a proxy"
+            doubts.append(self.problem(("http",), message))
+        return doubts
+
+    def old_names(self) -> list[Problem]:
+        """Keys that have another name now, with a warning for each."""
+        return [self.problem(one.path, one.message) for one in self._renamed]
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        """A problem at that key of this configuration."""
+        place = self._document.place(path) if self._document.keys else None
+        return Problem(dotted(path), message, place, self._path)
+
+    @property
+    def path(self) -> Path | None:
+        """The file it came from."""
+        return self._path
+
+    # ------------------------------------------------------------------------------------- building
+
+    def settings(self) -> Settings:
+        """The settings of the streaming core."""
+        try:
+            return Settings.of(
+                align=self.align,
+                preprocess=self.preprocess,
+                windows=self.windows,
+                estimator=self.estimator,
+                alarm=self.alarm,
+                incidents=self.incidents,
+                diagnosis=self.diagnosis.cases,
+            )
+        except ValueError as error:
+            raise ConfigError(
+                [self.problem(("alarm", "learn"), str(error).removeprefix("alarm.learn: "))]
+            ) from None
+
+    def network(self) -> Network | None:
+        """The network; None if it is to be learnt. Reads the files that `graph` names."""
+        try:
+            network = build_network(self.graph, self.sources)
+        except (ValueError, OSError) as error:
+            raise ConfigError([self.problem(("graph", self.graph.way), str(error))]) from None
+        return None if network is None else replace(network, units=self._units(network.names))
+
+    def _units(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Units of the components of each node that has some."""
+        given = self.graph.units
+        if given is None:
+            return {}
+        if isinstance(given, list):
+            given = dict.fromkeys(names, given)
+        units = {name: (unit,) if isinstance(unit, str) else tuple(unit) for name, unit in given.items()}
+        for name, found in units.items():
+            if name not in names:
+                message = f"{name!r} is no node of the network"
+                raise ConfigError([self.problem(("graph", "units"), message)])
+            if len(found) != self.dim:
+                message = f"{len(found)} units for {self.dim} components"
+                raise ConfigError([self.problem(("graph", "units"), message)])
+        return units
+
+    def names(self) -> list[str] | None:
+        """The nodes in their order; None if the graph brings them."""
+        try:
+            return node_names(self.graph)
+        except (ValueError, OSError) as error:
+            raise ConfigError([self.problem(("graph", "nodes"), str(error))]) from None
+
+    @property
+    def components(self) -> list[str] | None:
+        """Names of the components of a sample, if they have any."""
+        return self.graph.components
+
+    @property
+    def dim(self) -> int:
+        """Number of components of a sample."""
+        named = len(self.components) if self.components else None
+        if self.graph.simulate:
+            dim = simulated(self.sources).dimension
+            if named not in (None, dim):
+                message = f"{named} names, but the simulate source has dimension {dim}"
+                raise ConfigError([self.problem(("graph", "components"), message)])
+            return dim
+        return self.graph.dim or named or 1
+
+    def source_objects(self, everything: bool = False) -> dict[str, Source]:
+        """The sources of samples by name, or all there are; connected to nothing yet."""
+        exchange = self.exchange
+        return {
+            name: connectors.source(_type(given))(given)
+            for name, given in self.sources.items()
+            if everything or exchange is None or name != exchange.source
+        }
+
+    def sink_objects(self, everything: bool = False) -> dict[str, Sink]:
+        """The sinks of records by name, or all there are; connected to nothing yet. A terminal gets readable
+        lines."""
+        exchange = self.exchange
+        sinks: dict[str, Sink] = {}
+        for name, given in self.sinks.items():
+            if not everything and exchange is not None and name == exchange.sink:
+                continue
+            kind = connectors.sink(_type(given))
+            if kind is StdoutSink and is_terminal(getattr(given, "descriptor", 1)):
+                kind = PrettyStdout
+            sinks[name] = kind(given)
+        return sinks
+
+    @property
+    def exchange(self) -> ExchangeSettings | None:
+        """Other daemons to ask about regimes."""
+        found: ExchangeSettings | None = getattr(getattr(self.diagnosis, "regime", None), "exchange", None)
+        return found
+
+    def exchange_connectors(self) -> tuple[Source, Sink] | None:
+        """The connectors to other daemons; connected to nothing yet."""
+        exchange = self.exchange
+        if exchange is None:
+            return None
+        return self.source_objects(True)[exchange.source], self.sink_objects(True)[exchange.sink]
+
+
+def _type(given: Any) -> str:
+    return str(given.type)
+
+
+def _class(side: Side, kind: str) -> type[Connector]:
+    return connectors.source(kind) if side == "source" else connectors.sink(kind)

@@ -1,0 +1,88 @@
+"""The daemon as its HTTP interface sees it: `detector.http.service.Service`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detector.diagnosis.service import DiagnosisService
+from detector.events.model import Event
+from detector.http.service import SourceRoute
+from detector.pipeline.status_view import StatusView
+from detector.runtime.metrics import Metrics
+from detector.settings.service import HttpSettings
+from detector.storage.records import Record
+
+if TYPE_CHECKING:
+    from detector.daemon.daemon import Daemon
+
+
+class HttpService:
+    """Looks at the daemon as it is at each call: a reload may have changed its parts."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._daemon.metrics
+
+    @property
+    def settings(self) -> HttpSettings:
+        return self._daemon.config.http
+
+    @property
+    def diagnosis(self) -> DiagnosisService:
+        return self._daemon.diagnosis
+
+    @property
+    def healthy(self) -> bool:
+        return self._daemon.pulse.healthy
+
+    @property
+    def view(self) -> StatusView:
+        return self._daemon.worker.view
+
+    @property
+    def stage(self) -> tuple[str, float] | None:
+        return self._daemon.worker.stage
+
+    def readiness(self) -> tuple[bool, dict[str, Any]]:
+        return self._daemon.status.readiness()
+
+    def status(self) -> dict[str, Any]:
+        return self._daemon.status.status()
+
+    def metrics_page(self) -> bytes:
+        self._daemon.status.refresh()
+        return self._daemon.metrics.page()
+
+    def source_routes(self) -> Sequence[SourceRoute]:
+        made = (getattr(reader.source, "routes", None) for reader in self._daemon.readers.values())
+        return [route for routes in made if routes is not None for route in routes()]
+
+    def listen(self, listener: Callable[[Sequence[Record]], None]) -> None:
+        self._daemon.listeners.append(listener)
+
+    async def node(self, name: str) -> dict[str, Any]:
+        worker = self._daemon.worker
+        return await worker.run(worker.node_view, name)
+
+    async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
+        return await self._daemon.command(name, arguments)
+
+    async def incidents(self, limit: int) -> list[Record]:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.incidents, limit)
+
+    async def incident(self, incident: str) -> list[Record]:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.incident, incident)
+
+    async def findings(self, incidents: Sequence[str]) -> list[Record]:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.findings, incidents)
+
+    async def records_after(self, id: str, limit: int) -> list[Record]:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.records_after, id, limit)

@@ -1,0 +1,39 @@
+"""Settings of the footprint analyzer: when it learns from labels, and when what it learnt is used."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from detector.diagnosis.analyzer import AnalyzerSettings
+
+
+class Settings(AnalyzerSettings):
+    """Which nodes are really affected, and by which type of event, learnt from labelled incidents."""
+
+    min_events: int = Field(
+        default=5,
+        ge=2,
+        description="Labelled incidents before anything is learnt; until then thresholds are used.",
+    )
+    use: Literal["better", "always", "never"] = Field(
+        default="better",
+        description="When to use what was learnt: if it names nodes of incidents left out better than "
+        "thresholds do, always, or never.",
+    )
+    retrain: bool = Field(default=True, description="Whether to retrain after each new label.")
+    miss_cost: float = Field(
+        default=2.0, gt=0, le=100, description="What a missed node costs; one named in error costs 1."
+    )
+    one_type: bool = Field(
+        default=True, description="Whether all nodes of an incident are affected by the same type of event."
+    )
+    edge_weight: float = Field(
+        default=0.0, ge=0, lt=1,
+        description="Share of linked nodes being affected together in the decision; 0 does not couple them.",
+    )  # fmt: skip
+    node_identity: float = Field(
+        default=0.0, ge=0, le=1000,
+        description="Extra weight of a node's own history; 0 also covers nodes never seen.",
+    )  # fmt: skip

@@ -1,0 +1,371 @@
+"""Windows, refit and statistics of one network: preprocessed values in, two numbers per node out.
+
+The same object runs live, in replay and in calibration, with the same sweep budget: a threshold found on
+it holds for it.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector.engines.base import Engine, Progress
+from detector.engines.calibration_report import CalibrationReport, Choice
+from detector.engines.density_ratio.common_change import CommonChange
+from detector.engines.density_ratio.joint import JointStatistic
+from detector.settings.core import Settings
+from detector.stateful import Arrays, Meta, Rows, copies, part, take_rows, under
+from estimators.core.dictionary import Dictionary
+from estimators.core.features import Nystroem
+from estimators.core.graph import Graph
+from estimators.core.types import Nodes
+from estimators.spectral.christoffel import Christoffel
+from estimators.streaming.graph_statistics import OWN, GraphStatistics, NullMoments
+from estimators.streaming.windows import WindowBank
+
+LEAST_RATIO = 0.05  # estimates may fall below zero; a logarithm needs a floor
+LEAST_VARIANCE = 1e-6
+_NULL = ("score_mean", "score_spread", "mean", "spread", "skew")
+SOME = 100  # values of the reference that tell its mean and spread well enough
+
+
+class DensityRatioEngine:
+    """`slide` layers of new values, then `finish` the tick."""
+
+    def __init__(
+        self, graph: Graph, features: Nystroem, settings: Settings, choice: Choice, level_dim: int = 0
+    ) -> None:
+        """``level_dim``: components of the plain levels, 0 where the values are levels themselves."""
+        self.graph, self.settings, self.level_dim = graph, settings, level_dim
+        self.fixed = settings.windows.mode == "fixed"
+        self._begin(features, choice)
+
+    def _begin(self, features: Nystroem, choice: Choice) -> None:
+        settings, graph = self.settings, self.graph
+        self.choice = choice
+        used = Graph.empty(graph.n_nodes) if settings.estimator.name == "pool" else graph
+        self.bank = WindowBank(
+            used,
+            features,
+            reference=settings.windows.reference,
+            tests=settings.windows.tests,
+            alpha=settings.estimator.alpha,
+            coupling=choice.coupling / used.mean_degree,
+            ridge=choice.ridge,
+            sweeps=settings.estimator.sweeps,
+        )
+        if self.fixed:
+            self.bank.held[:] = 1
+        self.statistics = GraphStatistics(used, len(settings.windows.tests), choice.gain, choice.inside)
+        dim = features.dictionary.atoms.shape[1]
+        dims = (dim, self.level_dim) if self.level_dim else (dim,)
+        self.joint = JointStatistic(
+            used, dims if settings.estimator.level_charts else (), settings.windows.reference
+        )
+        if self.fixed:
+            self.joint.hold(range(graph.n_nodes))
+            for charts in self.joint.charts:
+                charts.mutes = False  # all are held, and incidents cannot be told from that
+        self.null: NullMoments | None = None
+        self.known: Christoffel | None = None  # of the values that were learnt
+        self.stamps = np.zeros((graph.n_nodes, settings.windows.tests[-1]))  # times of the recent values
+        self._moved = np.zeros(graph.n_nodes, np.bool_)
+        self._waiting: tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None = None
+
+    @classmethod
+    def empty(cls, graph: Graph, dim: int, settings: Settings) -> Self:
+        """With a dictionary of one point, until `restore` brings the one that was learnt."""
+        point = Nystroem(Dictionary(np.zeros((1, dim)), 1.0), rank=1, outside=True)
+        return cls(graph, point, settings, Choice(1.0, 0.0, 1.0, 1.0))
+
+    @classmethod
+    def calibrate(
+        cls,
+        Z: NDArray[np.float64],
+        graph: Graph,
+        settings: Settings,
+        step: float,
+        progress: Progress | None = None,
+        levels: NDArray[np.float64] | None = None,
+    ) -> tuple[DensityRatioEngine, CalibrationReport]:
+        from detector.engines.density_ratio.calibrate import calibrate  # it plays histories through engines
+
+        return calibrate(Z, graph, settings, step, progress, levels)
+
+    @property
+    def node(self) -> NDArray[np.float64]:
+        return self.statistics.node
+
+    @property
+    def event(self) -> NDArray[np.float64]:
+        return self.joint.event
+
+    @property
+    def inside(self) -> NDArray[np.float64]:
+        return self.statistics.inside
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        return self.bank.scores
+
+    @property
+    def standard_scores(self) -> NDArray[np.float64]:
+        return np.asarray(self.statistics.values[OWN])
+
+    @property
+    def residual(self) -> float:
+        return self.bank.residual()
+
+    @property
+    def atoms(self) -> int:
+        return len(self.bank.features.dictionary.atoms)
+
+    def slide(self, nodes: Nodes, z: NDArray[Any], times: NDArray[Any] | None = None) -> None:
+        """One new value for each of the distinct ``nodes``; ``times`` are kept beside them."""
+        self._settle()
+        self._waiting = nodes, z, times
+        self._moved[nodes] = True
+        self.joint.slide(0, nodes, z)
+
+    def levels(self, nodes: Nodes, x: NDArray[Any]) -> None:
+        """The plain levels of the samples that `slide` takes preprocessed."""
+        self.joint.slide(1, nodes, x)
+        self._moved[nodes] = True
+
+    def _settle(self) -> None:
+        """The values that still wait enter their windows: only the last ones before `finish` may wait."""
+        if self._waiting is not None:
+            nodes, z, _ = self._waiting
+            self.bank.slide(nodes, z)
+            self._stamp()
+
+    def _stamp(self) -> None:
+        assert self._waiting is not None
+        nodes, _, times = self._waiting
+        self._waiting = None
+        bank = self.bank
+        if times is not None:  # a node whose reference is filling writes where the ring will write later
+            slot = (bank.test_head[nodes] + bank.test_count[nodes] - 1) % self.stamps.shape[1]
+            self.stamps[nodes, slot] = times
+
+    def finish(self) -> None:
+        """Refit where data or neighbours moved, and bring the statistics up to date there."""
+        moved = np.flatnonzero(self._moved).astype(np.int32)
+        self._moved[:] = False
+        if not len(moved):
+            return
+        # By the tick before, so that what is shown now follows from the windows alone, also after a restart.
+        self.joint.follow((self.bank.held == self.fixed) & ~self.bank.silent)
+        rows = self.statistics.around(moved)
+        if self._waiting is not None:  # one pass over the sums for both
+            self.bank.step(self._waiting[0], self._waiting[1], rows)
+            self._stamp()
+        else:
+            self.bank.refit(rows)
+        if self.null is not None:
+            self.statistics.update(self.bank.scores, self.bank.exposure, self.null, rows)
+        self.joint.update(self.statistics.event, rows)
+
+    def restart(self, nodes: Nodes) -> None:
+        """The windows of ``nodes`` start anew."""
+        if len(nodes):
+            self._settle()
+            self.bank.restart(nodes)
+            self.joint.restart(nodes)
+            self._moved[nodes] = True
+
+    def silence(self, silent: NDArray[np.bool_]) -> None:
+        """Silent nodes leave the data term; their coupling stays."""
+        changed = np.flatnonzero(self.bank.silent != silent).astype(np.int32)
+        if len(changed):
+            self.bank.silent[:] = silent
+            self._moved[changed] = True
+
+    def hold(self, nodes: list[int]) -> None:
+        """Nodes of an incident: their references stay, and they speak for themselves only."""
+        self.bank.held[nodes] = 1
+        self.joint.hold(nodes)
+        self._mute(nodes, True)
+
+    def release(self, nodes: list[int]) -> None:
+        self.bank.held[nodes] = 1 if self.fixed else 0
+        if not self.fixed:
+            self.joint.release(nodes)
+            self._moved[nodes] = True
+        self._mute(nodes, False)
+
+    def _mute(self, nodes: list[int], muted: bool) -> None:
+        rows = self.statistics.mute(nodes, muted)
+        if self.null is not None and len(rows):
+            self.statistics.update(self.bank.scores, self.bank.exposure, self.null, rows)
+
+    def forget(self, v: int, keep: int) -> None:
+        self._settle()
+        self.bank.forget(v, keep)
+        self.joint.forget(v)
+        self._moved[v] = True
+
+    def refill(self, v: int, reference: NDArray[np.float32]) -> None:
+        self._settle()
+        self.bank.refill(v, reference)
+        self.joint.restart(np.array([v], np.int32))
+        self._moved[v] = True
+
+    @property
+    def common(self) -> CommonChange:
+        return CommonChange(self.graph, self.bank, self.times)
+
+    def rebaseline(self, v: int, keep: int) -> None:
+        self._settle()
+        self.bank.rebaseline(v, keep)
+        self.joint.restart(np.array([v], np.int32))
+        self.release([v])
+        self._moved[v] = True
+
+    def reference(self, v: int) -> NDArray[np.float32]:
+        return self.bank.window(v)
+
+    def recent(self, v: int) -> NDArray[np.float32]:
+        """Values of the longest test window, in time order."""
+        return self.bank.window(v, len(self.bank.lengths) - 1)
+
+    def times(self, v: int) -> NDArray[np.float64]:
+        bank = self.bank
+        at = (bank.test_head[v] + np.arange(bank.test_count[v])) % self.stamps.shape[1]
+        return np.asarray(self.stamps[v, at])
+
+    def time_of_latest(self, nodes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
+        """When the k-th latest value of each node came; NaN where fewer are in the window."""
+        bank = self.bank
+        slot = (bank.test_head[nodes] + bank.test_count[nodes] - k) % self.stamps.shape[1]
+        return np.where(bank.test_count[nodes] >= k, self.stamps[nodes, slot], np.nan)
+
+    def widest_ready(self, v: int) -> int:
+        """The longest scale whose window is full."""
+        return max(int(np.count_nonzero(self.bank.lengths <= self.bank.test_count[v])) - 1, 0)
+
+    def log_ratio(self, v: int) -> NDArray[np.float64]:
+        """What each recent value says for "after" against "before", by the scale that stands out most.
+
+        The logarithm of an estimated ratio is drawn towards zero, and need not fall on average before a
+        change and rise after it. So it is taken for a normal score, with its mean before (reference) and
+        after (test window) and its spread before: their log ratio does.
+        """
+        scores = self.bank.scores[v]
+        recent, reference = self.recent(v), self.reference(v)
+        if self.null is None or not np.isfinite(scores).any() or len(reference) < 2:
+            return np.zeros(len(recent))
+        z = (scores - self.null.score_mean[v]) / self.null.score_spread[v]
+        scale = int(np.nanargmax(z))
+
+        def score(x: NDArray[Any]) -> NDArray[np.float64]:
+            return np.asarray(np.log(np.maximum(self.bank.ratio(v, scale, x), LEAST_RATIO)))
+
+        before = score(reference[:: max(1, len(reference) // SOME)])
+        now = score(recent)
+        low, high = before.mean(), now[-int(self.bank.lengths[scale]) :].mean()
+        slope = max(high - low, 0.0) / max(before.var(), LEAST_VARIANCE)
+        logs: NDArray[np.float64] = slope * (now - (low + high) / 2.0)
+        return logs
+
+    def ratio(self, v: int, x: NDArray[Any]) -> NDArray[np.float64]:
+        """By the longest test window that is full."""
+        return np.asarray(self.bank.ratio(v, self.widest_ready(v), x))
+
+    def coverage(self, nodes: Nodes) -> NDArray[np.float64] | None:
+        """Of the newest value of each node; NaN where there is none yet."""
+        bank = self.bank
+        if self.known is None:
+            return None
+        found, there = np.full(len(nodes), np.nan), bank.test_count[nodes] > 0
+        if there.any():
+            some = nodes[there]
+            slot = (bank.test_head[some] + bank.test_count[some] - 1) % bank.test_z.shape[1]
+            found[there] = self.known.coverage(bank.test_z[some, slot])
+        return found
+
+    def state(self) -> tuple[Arrays, Meta]:
+        """Blocks are factorised here too, so that the restored engine and this one go on alike."""
+        self._settle()
+        arrays = self.bank.state() | {"stamps": self.stamps.copy(), "moved": self._moved.copy()}
+        dictionary = self.bank.features.dictionary
+        arrays |= {"atoms": dictionary.atoms.copy(), "projection": self.bank.features.projection.copy()}
+        if dictionary.widths is not None:
+            arrays["widths"] = dictionary.widths.copy()
+        meta = {
+            "sigma": dictionary.sigma,
+            "kernel": dictionary.kernel,
+            "outside": self.bank.features.outside,
+            "choice": vars(self.choice) | {},
+            # In absolute terms too: they follow from the graph, and must not move with nodes that come or go.
+            "coupling": self.bank.coupling,
+            "self_weight": self.statistics.self_weight,
+        }
+        if self.known is not None:
+            arrays["known"] = self.known.B.copy()
+            meta["lam"] = self.known.lam
+        if self.null is not None:
+            arrays |= under("null", copies(self.null, _NULL))
+        return arrays | under("joint", self.joint.state()), meta
+
+    def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
+        dictionary = Dictionary(arrays["atoms"], meta["sigma"], meta["kernel"], arrays.get("widths"))
+        features = Nystroem(dictionary, rank=1, outside=bool(meta["outside"]))
+        features.projection = np.ascontiguousarray(arrays["projection"])
+        self._begin(features, Choice(**meta["choice"]))
+        self.bank.coupling = float(meta["coupling"])
+        self.statistics.self_weight = float(meta["self_weight"])
+        if "known" in arrays:  # states of early versions have none
+            self.known = Christoffel(dictionary, arrays["known"], float(meta["lam"]))
+        if null := part("null", arrays):
+            self.null = NullMoments(
+                _row_or_mean(null["score_mean"], rows),
+                _row_or_mean(null["score_spread"], rows),
+                np.stack([_row_or_mean(level, rows) for level in null["mean"]]),
+                np.stack([_row_or_mean(level, rows) for level in null["spread"]]),
+                null["skew"],
+            )
+        self.bank.restore(arrays, rows)
+        take_rows(self, ("stamps",), arrays, rows)
+        self._moved[rows >= 0] = arrays["moved"][rows[rows >= 0]]
+        self.joint = JointStatistic.restored(
+            self.statistics.graph, self.settings.windows.reference, part("joint", arrays), rows
+        )
+        self.level_dim = self.joint.dims[1] if len(self.joint.dims) > 1 else 0
+        if self.null is not None:
+            self.statistics.update(self.bank.scores, self.bank.exposure, self.null)
+        if "joint.joint" not in arrays:  # a state of version 0.1
+            self.joint.update(self.statistics.event, np.arange(len(rows), dtype=np.int32))
+
+    def fresh(self) -> DensityRatioEngine:
+        """The same engine with empty windows."""
+        made = DensityRatioEngine(self.graph, self.bank.features, self.settings, self.choice, self.level_dim)
+        made.null, made.known, made.joint = self.null, self.known, self.joint.fresh()
+        return made
+
+    def copy(self) -> DensityRatioEngine:
+        """An engine that goes its own way from here; features, graph and null moments are shared."""
+        self._settle()
+        twin = copy.copy(self)
+        twin.bank, twin.statistics = copy.copy(self.bank), copy.copy(self.statistics)
+        twin.joint = self.joint.copy()
+        for owner in (twin.bank, twin.statistics):
+            for name, value in vars(owner).items():
+                if isinstance(value, np.ndarray):
+                    setattr(owner, name, value.copy())
+        twin._moved, twin.stamps = self._moved.copy(), self.stamps.copy()
+        return twin
+
+
+def _row_or_mean(array: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """A new node is taken to be as the others are, on average."""
+    out = np.tile(array.mean(axis=0), (len(rows), 1))
+    out[rows >= 0] = array[rows[rows >= 0]]
+    return np.ascontiguousarray(out)
+
+
+if TYPE_CHECKING:
+    _checked: type[Engine] = DensityRatioEngine

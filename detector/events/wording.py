@@ -1,0 +1,31 @@
+"""Numbers, durations and times in words, the same in every report and view."""
+
+from __future__ import annotations
+
+import math
+
+from detector.events.model import clock, iso
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
+
+
+def duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "–"
+    for name, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def moment(time: float | None) -> str:
+    return "–" if time is None else clock(time, 0.0)
+
+
+def when(time: float | None) -> str:
+    """ISO 8601 where the stream has such times, else the number."""
+    return "–" if time is None else iso(time) or f"{time:.10g}"

@@ -1,0 +1,75 @@
+"""What the HTTP interface needs of the daemon; `http` knows nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from detector.diagnosis.service import DiagnosisService
+from detector.events.model import Event
+from detector.pipeline.status_view import StatusView
+from detector.runtime.metrics import Metrics
+from detector.settings.service import HttpSettings
+from detector.storage.records import Record
+
+
+class SourceRoute(Protocol):
+    """A route that a source brings, for samples that are pushed."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def handler(self) -> Callable[[web.Request], Any]: ...
+
+
+class Service(Protocol):
+    """Everything that reads the database raises StateError where that cannot be used."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def settings(self) -> HttpSettings: ...
+    @property
+    def diagnosis(self) -> DiagnosisService: ...
+    @property
+    def healthy(self) -> bool:
+        """Whether the pipeline's thread makes progress."""
+        ...
+
+    @property
+    def view(self) -> StatusView:
+        """The pipeline after its latest turn."""
+        ...
+
+    @property
+    def stage(self) -> tuple[str, float] | None:
+        """A long calculation under way, and the share that is done."""
+        ...
+
+    def readiness(self) -> tuple[bool, dict[str, Any]]: ...
+    def status(self) -> dict[str, Any]: ...
+    def metrics_page(self) -> bytes: ...
+    def source_routes(self) -> Sequence[SourceRoute]: ...
+    def listen(self, listener: Callable[[Sequence[Record]], None]) -> None:
+        """Hear every record once it is stored."""
+        ...
+
+    async def node(self, name: str) -> dict[str, Any]: ...
+    async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]: ...
+    async def incidents(self, limit: int) -> list[Record]:
+        """The latest record of each incident, newest first."""
+        ...
+
+    async def incident(self, incident: str) -> list[Record]:
+        """All stored records of one incident, oldest first."""
+        ...
+
+    async def findings(self, incidents: Sequence[str]) -> list[Record]: ...
+    async def records_after(self, id: str, limit: int) -> list[Record]: ...
+
+
+SERVICE: web.AppKey[Service] = web.AppKey("service")

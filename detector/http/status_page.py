@@ -1,0 +1,133 @@
+"""The status page at `/`: its files, and the questions that only it asks: network and history of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from importlib import resources
+
+import msgspec
+import numpy as np
+import scipy.sparse as sp
+from aiohttp import hdrs, web
+
+from detector.http.answers import Problem, answer
+from detector.http.frames import FRAMES
+from detector.http.service import SERVICE, Service
+from detector.network.network import Network
+
+# No script and no style but our own files; nothing is ever loaded from elsewhere.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+KINDS = {
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}  # fmt: skip
+MOST_LINKS = 20_000  # drawn; of more, the strongest
+
+
+class NetworkDrawing(msgspec.Struct):
+    """The network as the page draws it."""
+
+    names: list[str]
+    components: list[str]
+    places: list[tuple[float, float]]  # in a unit square
+    links: list[int]  # pairs of node numbers, one after the other
+    links_left_out: int
+    warning: str | None
+
+
+class NodeHistory(msgspec.Struct):
+    """The latest statistics of a node, oldest first, about one value a second."""
+
+    times: list[float]
+    statistic: list[float | None]
+    event_statistic: list[float | None]
+    threshold: float | None
+    event_threshold: float | None
+
+
+class StatusPage:
+    """The files of the page, and the latest drawing of the network."""
+
+    def __init__(self) -> None:
+        self._files = load_files()
+        self._drawn: tuple[Network, bytes] | None = None
+
+    def file(self, request: web.Request, name: str) -> web.Response:
+        if name not in self._files:
+            raise Problem(404, "there is no such file")
+        body, kind, tag = self._files[name]
+        # Looked at each time, but sent only if it changed: an upgrade must not meet old scripts.
+        headers = {hdrs.CACHE_CONTROL: "no-cache", hdrs.ETAG: tag, "Content-Security-Policy": POLICY}
+        if request.headers.get(hdrs.IF_NONE_MATCH) == tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    async def network(self, service: Service) -> bytes:
+        view = service.view
+        if self._drawn is None or self._drawn[0] is not view.network:
+            # A layout by springs takes a second.
+            self._drawn = view.network, await asyncio.to_thread(drawn, view.network, tuple(view.components))
+        return self._drawn[1]
+
+
+PAGE: web.AppKey[StatusPage] = web.AppKey("page")
+
+
+async def index(request: web.Request) -> web.Response:
+    return request.app[PAGE].file(request, "index.html")
+
+
+async def file(request: web.Request) -> web.Response:
+    return request.app[PAGE].file(request, request.match_info["file"])
+
+
+async def network(request: web.Request) -> web.Response:
+    body = await request.app[PAGE].network(request.app[SERVICE])
+    response = web.Response(body=body, content_type="application/json")
+    response.enable_compression()
+    return response
+
+
+async def history(request: web.Request) -> web.Response:
+    view, frames = request.app[SERVICE].view, request.app[FRAMES]
+    frames.sample()
+    v = view.network.node_index.index.get(request.match_info["name"])
+    if v is None:
+        raise Problem(404, "there is no such node")
+    seen = frames.history.of(v)
+    return answer(NodeHistory(**seen, threshold=view.threshold, event_threshold=view.event_threshold))
+
+
+def load_files() -> dict[str, tuple[bytes, str, str]]:
+    """Every file of the page: content, kind, and a tag that changes with the content."""
+    found = {}
+    for file in resources.files("detector").joinpath("http", "static").iterdir():
+        kind = KINDS.get(file.name[file.name.rfind(".") :])
+        if kind is not None:
+            body = file.read_bytes()
+            found[file.name] = (body, kind, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"')
+    return found
+
+
+def drawn(network: Network, components: tuple[str, ...] = ()) -> bytes:
+    """Names, places in a unit square, and links as a flat list of node numbers."""
+    places = network.layout()
+    low = places.min(axis=0) if len(places) else np.zeros(2)
+    span = float(np.ptp(places, axis=0).max()) if len(places) else 1.0
+    unit = (places - low) / (span or 1.0)
+    links = sp.triu(network.graph.matrix(), k=1).tocoo()
+    kept = np.argsort(-links.data, kind="stable")[:MOST_LINKS]
+    ends = np.stack([links.coords[0][kept], links.coords[1][kept]], axis=1)
+    content = NetworkDrawing(
+        names=list(network.names),
+        components=list(components),
+        places=np.round(unit, 4).tolist(),
+        links=ends.ravel().tolist(),
+        links_left_out=int(links.nnz - len(kept)),
+        warning=network.warning,
+    )
+    return msgspec.json.encode(content)

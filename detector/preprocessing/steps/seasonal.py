@@ -1,0 +1,75 @@
+"""u = x - level - profile(time): the usual course of a day, a shift, a week."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from detector.alignment.samples import Columns
+from detector.preprocessing.base import Shape, Step
+from detector.preprocessing.blocks import Blocks
+from detector.settings.preprocessing import PreprocessSettings
+from detector.stateful import Arrays, Meta, Rows
+from estimators.core.types import Floats
+from estimators.timeseries.robust_scale import centre_and_scale
+from estimators.timeseries.seasonal_profile import MIN_PERIODS, at_time, learn_profile
+
+
+class Seasonal(Step):
+    """Off where the learning period is too short for a profile."""
+
+    name = "seasonal"
+    keeps_level = True
+    learnt_arrays = ("profile", "level")
+
+    def __init__(self, settings: PreprocessSettings, shape: Shape) -> None:
+        super().__init__(settings, shape)
+        self.period = 0.0
+        bins = settings.seasonal_bins if settings.seasonal else 1
+        self.profile: Floats = np.zeros((shape.n_nodes, bins, shape.dim))  # original units
+        # The centre that `scale` learns: in the stream it is taken off first, so that no digits are lost.
+        self.level: Floats = np.zeros((shape.n_nodes, shape.dim))
+
+    @property
+    def active(self) -> bool:
+        return self.period > 0.0
+
+    def fit(self, blocks: Blocks, like: Self | None = None) -> None:
+        wanted = self.settings.seasonal if like is None or like.active else None
+        self.period = wanted or 0.0
+        self.level[:] = 0.0
+        if wanted and not blocks.timed:
+            raise ValueError("times: a seasonal profile needs the time of each row")
+        if wanted and blocks.span < MIN_PERIODS * wanted:
+            blocks.warnings.append(
+                f"seasonal: the learning period covers {blocks.span / wanted:.2g} periods, but "
+                f"{MIN_PERIODS:g} are needed: no profile is used"
+            )
+            self.period = 0.0
+        if self.period:
+            bins = self.settings.seasonal_bins
+            for nodes, values, times in blocks:
+                centre = centre_and_scale(values)[0]
+                self.profile[nodes] = learn_profile(values, times, centre, self.period, bins)
+
+    def transform(self, nodes: slice, values: Floats, times: Floats) -> Floats:
+        numbers = np.arange(nodes.start, nodes.stop, dtype=np.int32)
+        return values - at_time(self.profile, numbers, np.nan_to_num(times), self.period)
+
+    def apply(self, layer: Columns) -> list[Columns]:
+        with np.errstate(over="ignore"):
+            u = layer.values - self.level[layer.nodes]
+            u -= at_time(self.profile, layer.nodes, layer.times, self.period)
+        return [Columns(layer.nodes, layer.times, u)]
+
+    def describe(self, v: int) -> dict[str, Any]:
+        swing = np.ptp(self.profile[v], axis=0).tolist()
+        return {"seasonal period, s": self.period, "seasonal swing": swing}
+
+    def state(self) -> tuple[Arrays, Meta]:
+        return super().state()[0], {"period": self.period}
+
+    def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
+        super().restore(arrays, meta, rows)
+        self.period = float(meta["period"])

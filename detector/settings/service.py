@@ -1,0 +1,169 @@
+"""The `state:` and `http:` groups of config.yaml.
+
+Apart from the code that uses them, so that reading a configuration imports neither SQLite nor a web server.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from connectors.base import ConnectorError, Settings
+from connectors.settings.secrets import FilePath, Secret, WithSecrets
+from connectors.settings.units import Duration, Size
+from detector.settings.base import setting
+
+DEFAULT_PORT = 9178
+
+
+class StateSettings(Settings):
+    """Where the daemon keeps what must survive a crash, and how much of it."""
+
+    directory: FilePath | None = setting(
+        None,
+        "Folder of the database; default: $STATE_DIRECTORY (systemd sets it), else detector-state in the "
+        "working folder.",
+        applies="restart",
+    )
+    commit_every: Duration = Field(
+        default=1.0, description="Longest time that accepted samples wait for the disk.", gt=0, le=60
+    )
+    commit_samples: int = Field(
+        default=10_000, description="Number of accepted samples that forces a commit.", ge=1, le=1_000_000
+    )
+    snapshot_every: Duration = Field(
+        default=300.0, description="Time between snapshots; a restart replays what came after.", gt=0
+    )
+    journal_max: Size = Field(
+        default=16 * 2**20,
+        description="A journal of this size, or of twice the size of a snapshot, forces a snapshot.",
+        ge=65536,
+    )
+    history: int = Field(
+        default=10_000, description="Records kept for listing, besides those of labelled incidents.", ge=100
+    )
+    history_size: Size = Field(
+        default=12 * 2**20, description="Largest total size of these records.", ge=2**20
+    )
+    labelled_size: Size = Field(
+        default=8 * 2**20,
+        description="Largest total size of the records of labelled incidents, and of the labels themselves.",
+        ge=2**20,
+    )
+    backup_every: Duration = Field(
+        default=6 * 3600.0,
+        description="Time between two copies of what was learnt, in the folder backups of the state; one is "
+        "made after every calibration too.",
+        ge=1,
+    )
+    backup_keep: int = Field(
+        default=3, description="Copies of what was learnt that are kept; 0: none are made.", ge=0, le=100
+    )
+    outbox_records: int = Field(
+        default=10_000, description="Largest number of undelivered records per sink.", ge=1, le=1_000_000
+    )
+    outbox_size: Size = Field(
+        default=16 * 2**20, description="Largest total size of undelivered records per sink.", ge=65536
+    )
+    outbox_full: Literal["drop_oldest", "drop_newest"] = Field(
+        default="drop_oldest", description="Which records a full outbox drops; every drop is counted."
+    )
+
+    def folder(self) -> Path:
+        """The folder to use, from the setting, systemd, or the working folder."""
+        if self.directory is not None:
+            return self.directory
+        given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+        return Path(given) if given else Path("detector-state")
+
+
+class ServerTls(WithSecrets):
+    """How we prove who we are, and whom we let in."""
+
+    cert_file: FilePath = Field(description="Our certificate, with its chain (PEM).")
+    key_file: FilePath = Field(description="Private key of cert_file (PEM).")
+    key_password: Secret = Field(default=None, description="Password of key_file, as ${VARIABLE}.")
+    key_password_file: FilePath | None = Field(
+        default=None, description="File with the password of key_file."
+    )
+    client_ca_file: FilePath | None = Field(
+        default=None, description="If given, clients must show a certificate signed by one of these."
+    )
+
+    def context(self) -> ssl.SSLContext:
+        """A server context, TLS 1.2 at least."""
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            # An empty password instead of None: OpenSSL must never ask at the terminal.
+            context.load_cert_chain(self.cert_file, self.key_file, self.secret("key_password") or "")
+            if self.client_ca_file is not None:
+                context.load_verify_locations(self.client_ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ValueError) as error:
+            raise ConnectorError(f"http.tls cannot be used: {error}", retry=False) from None
+        return context
+
+
+class HttpSettings(WithSecrets):
+    """The listener for metrics, health, the incidents API, the status page and pushed samples."""
+
+    enabled: bool = setting(True, "Whether to listen at all.", applies="restart")
+    host: str = Field(default="127.0.0.1", description="Address to listen on.", min_length=1)
+    port: int = Field(
+        default=DEFAULT_PORT, description="Port to listen on; 0 takes a free one.", ge=0, le=65535
+    )
+    token: Secret = Field(default=None, description="Token that clients must show, as ${VARIABLE}.")
+    token_file: FilePath | None = Field(default=None, description="File with the token.")
+    tls: ServerTls | None = Field(default=None, description="TLS of the listener.")
+    allow_unauthenticated: bool = Field(
+        default=False, description="Listen beyond this machine without token or client certificates."
+    )
+    max_connections: int = Field(
+        default=256, description="Largest number of concurrent connections.", ge=1, le=100_000
+    )
+    max_body: Size = Field(default=2**20, description="Largest body of a request, unpacked.", ge=1024)
+    max_header: Size = Field(default=32 * 2**10, description="Largest header of a request.", ge=1024)
+    header_timeout: Duration = Field(
+        default=10.0, description="Longest time to send a header, or between two requests.", gt=0
+    )
+    body_timeout: Duration = Field(default=10.0, description="Longest time to send a body.", gt=0)
+    request_timeout: Duration = Field(
+        default=60.0, description="Longest time from header to the last byte of the answer.", gt=0
+    )
+    max_event_clients: int = Field(default=32, description="Largest number of event-stream clients.", ge=0)
+    node_metrics: Literal["top", "listed", "off"] = Field(
+        default="top", description="Which nodes get metrics of their own."
+    )
+    node_metrics_top: int = Field(default=20, description="How many, for top.", ge=1, le=200)
+    node_metrics_listed: list[str] = Field(
+        default_factory=list, description="Which ones, for listed.", max_length=200
+    )
+
+    @property
+    def authenticated(self) -> bool:
+        certificates = self.tls is not None and self.tls.client_ca_file is not None
+        return self.token is not None or self.token_file is not None or certificates
+
+    @property
+    def loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @model_validator(mode="after")
+    def _guarded(self) -> HttpSettings:
+        if self.enabled and not (self.loopback or self.authenticated or self.allow_unauthenticated):
+            raise ValueError(
+                f"listening on {self.host} needs token_file, token or tls.client_ca_file "
+                "(or allow_unauthenticated: true)"
+            )
+        return self

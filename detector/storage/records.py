@@ -1,0 +1,182 @@
+"""Records, labels and outbox in the database: events made, labels given, records still to be sent."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from detector.events.model import Event
+
+CHUNK = 500  # ids in one question: SQLite limits the number of parameters
+COLUMNS = "id, incident, event, time, body, crc"
+
+
+class Record(NamedTuple):
+    """One event as it is stored and sent."""
+
+    id: str
+    incident: str | None
+    event: str
+    time: float
+    body: bytes  # JSON
+
+    @classmethod
+    def of(cls, event: Event) -> Record:
+        return cls(event.id, event.incident, event.event, event.time, msgspec.json.encode(event))
+
+    def content(self) -> dict[str, Any]:
+        content: dict[str, Any] = msgspec.json.decode(self.body)
+        return content
+
+    def checksum(self) -> int:
+        return zlib.crc32(self.body, zlib.crc32(msgspec.json.encode([self.id, self.incident])))
+
+
+def unknown(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
+    """Those of the ids that no stored record has."""
+    missing = set(ids)
+    for begin in range(0, len(ids), CHUNK):
+        part = ids[begin : begin + CHUNK]
+        marks = ",".join("?" * len(part))
+        rows = connection.execute(f"SELECT id FROM record WHERE id IN ({marks})", list(part))
+        missing -= {row[0] for row in rows}
+    return missing
+
+
+def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Sequence[str]) -> int:
+    """Store new records, address them to the sinks, and keep what people said; the newest one's number."""
+    newest = 0
+    for record in records:
+        added = connection.execute(
+            "INSERT OR IGNORE INTO record (id, incident, event, time, crc, body) VALUES (?,?,?,?,?,?)",
+            (record.id, record.incident, record.event, record.time, record.checksum(), record.body),
+        )
+        if not added.rowcount:
+            continue
+        newest = added.lastrowid or newest
+        connection.executemany(
+            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)", [(sink, record.id) for sink in sinks]
+        )
+        if record.event == "incident.labelled" and record.incident is not None:
+            connection.execute(
+                "INSERT INTO label (incident, time, crc, body) VALUES (?,?,?,?)",
+                (record.incident, record.time, record.checksum(), record.body),
+            )
+    return newest
+
+
+def delivered(connection: sqlite3.Connection, done: Iterable[tuple[str, str]]) -> None:
+    """Forget (sink, id) pairs."""
+    connection.executemany("DELETE FROM outbox WHERE sink = ? AND id = ?", list(done))
+
+
+def pending(connection: sqlite3.Connection, sink: str) -> list[Record]:
+    """What a sink has not taken yet, oldest first; a record that does not match its checksum is left out."""
+    rows = connection.execute(
+        "SELECT r.id, r.incident, r.event, r.time, r.body, r.crc FROM outbox o JOIN record r ON r.id = o.id "
+        "WHERE o.sink = ? ORDER BY r.number",
+        (sink,),
+    )
+    return _sound(rows)
+
+
+def prune(connection: sqlite3.Connection, keep: int, size: int, labelled_size: int) -> None:
+    """Forget the oldest records beyond ``keep`` or ``size`` bytes, but none that is still to be sent.
+
+    Records of labelled incidents count by themselves, by ``labelled_size`` only.
+    """
+    connection.execute(
+        "DELETE FROM record WHERE number IN (SELECT number FROM (SELECT number, id, labelled, "
+        "row_number() OVER newest AS place, sum(bytes) OVER newest AS total FROM "
+        "(SELECT number, id, length(body) AS bytes, "
+        "incident IS NOT NULL AND incident IN (SELECT incident FROM label) AS labelled FROM record) "
+        "WINDOW newest AS (PARTITION BY labelled ORDER BY number DESC)) "
+        "WHERE (NOT labelled AND place > ? OR total > CASE labelled WHEN 1 THEN ? ELSE ? END) "
+        "AND id NOT IN (SELECT id FROM outbox))",
+        (keep, labelled_size, size),
+    )
+
+
+def prune_labels(connection: sqlite3.Connection, size: int) -> None:
+    """Forget the oldest labels beyond ``size`` bytes; their incidents count as unlabelled then."""
+    connection.execute(
+        "DELETE FROM label WHERE number IN (SELECT number FROM (SELECT number, "
+        "sum(length(body)) OVER (ORDER BY number DESC) AS total FROM label) WHERE total > ?)",
+        (size,),
+    )
+
+
+def latest(connection: sqlite3.Connection, limit: int, before: int | None = None) -> list[Record]:
+    """The last record of each incident, newest incident first."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM record WHERE number IN "
+        "(SELECT max(number) FROM record WHERE incident IS NOT NULL AND event LIKE 'incident.%' "
+        "AND event <> 'incident.analyzed' "
+        "GROUP BY incident) AND number < ? ORDER BY number DESC LIMIT ?",
+        (before or 2**62, limit),
+    )
+    return _sound(rows)
+
+
+def of_incident(connection: sqlite3.Connection, incident: str) -> list[Record]:
+    """All stored records of one incident, in order."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM record WHERE incident = ? ORDER BY number",
+        (incident,),
+    )
+    return _sound(rows)
+
+
+def findings(connection: sqlite3.Connection, incidents: Sequence[str]) -> list[Record]:
+    """What was found out about these incidents, in order."""
+    rows: list[tuple[Any, ...]] = []
+    for begin in range(0, len(incidents), CHUNK):
+        part = incidents[begin : begin + CHUNK]
+        marks = ",".join("?" * len(part))
+        rows += connection.execute(
+            f"SELECT {COLUMNS} FROM record WHERE incident IN ({marks}) AND event = 'incident.analyzed' "
+            "ORDER BY number",
+            list(part),
+        )
+    return _sound(rows)
+
+
+def after(connection: sqlite3.Connection, id: str, limit: int) -> list[Record]:
+    """The records stored after the one with that id; none if it is not known."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM record "
+        "WHERE number > (SELECT number FROM record WHERE id = ?) ORDER BY number LIMIT ?",
+        (id, limit),
+    )
+    return _sound(rows)
+
+
+def first_time(connection: sqlite3.Connection, event: str) -> float | None:
+    """The time of the first stored record of that kind."""
+    row = connection.execute("SELECT min(time) FROM record WHERE event = ?", (event,)).fetchone()
+    return None if row[0] is None else float(row[0])
+
+
+def labelled_false(connection: sqlite3.Connection) -> set[str]:
+    """The incidents whose latest label calls them a false alarm."""
+    verdicts: dict[str, Any] = {}
+    for incident, body in connection.execute("SELECT incident, body FROM label ORDER BY number"):
+        try:
+            labels = msgspec.json.decode(body).get("labels") or {}
+        except (msgspec.MsgspecError, AttributeError):
+            continue
+        verdicts[incident] = labels.get("alarm")
+    return {incident for incident, alarm in verdicts.items() if alarm == "false"}
+
+
+def everything(connection: sqlite3.Connection) -> list[Record]:
+    return _sound(connection.execute(f"SELECT {COLUMNS} FROM record ORDER BY number"))
+
+
+def _sound(rows: Iterable[tuple[Any, ...]]) -> list[Record]:
+    found = ((Record(*row[:5]), row[5]) for row in rows)
+    return [record for record, crc in found if record.checksum() == crc]

@@ -1,0 +1,132 @@
+"""The tables of the database, their version, and how a file of an earlier version is brought up to date."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+import msgspec
+
+from detector.settings.renamed import ANALYZERS
+from detector.storage import cases, records
+
+VERSION = 4
+TABLES = ("journal", "snapshot", "snapshot_piece", "record", "label", "outbox", "case_file", "model")
+
+FIRST = """
+CREATE TABLE journal (
+    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, source TEXT, position TEXT, count INTEGER NOT NULL,
+    crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE snapshot (
+    seq INTEGER PRIMARY KEY, created REAL NOT NULL, pieces INTEGER NOT NULL, positions TEXT NOT NULL,
+    meta TEXT NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE snapshot_piece (
+    seq INTEGER NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, dtype TEXT NOT NULL,
+    shape TEXT NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (seq, number));
+CREATE TABLE record (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, incident TEXT, event TEXT NOT NULL,
+    time REAL NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX record_incident ON record (incident, number);
+CREATE TABLE label (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, incident TEXT NOT NULL, time REAL NOT NULL,
+    crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX label_incident ON label (incident);
+CREATE TABLE outbox (sink TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sink, id)) WITHOUT ROWID;
+"""
+CASES = """
+CREATE TABLE case_file (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, incident TEXT NOT NULL, stage TEXT NOT NULL, time REAL NOT NULL,
+    crc INTEGER NOT NULL, meta BLOB NOT NULL, body BLOB NOT NULL, examined INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (incident, stage));
+CREATE INDEX case_file_waiting ON case_file (number) WHERE examined = 0;
+CREATE TABLE model (
+    kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, created REAL NOT NULL,
+    crc INTEGER NOT NULL, meta BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name, version));
+"""
+# A name that tells one database from another, and when entries were committed: to say what damage has cost.
+IDENTITY = """
+CREATE TABLE identity (id TEXT NOT NULL);
+INSERT INTO identity VALUES (lower(hex(randomblob(16))));
+ALTER TABLE journal ADD COLUMN time REAL;
+"""
+SCHEMA = FIRST + CASES + IDENTITY
+
+
+def migrate(connection: sqlite3.Connection, version: int) -> None:
+    """One version after the other, each in one transaction with its number."""
+    for step in range(version, VERSION):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            MIGRATIONS[step](connection)
+            connection.execute(f"PRAGMA user_version = {step + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def add_cases(connection: sqlite3.Connection) -> None:
+    """Version 1 to 2: tables of case files and models."""
+    for statement in CASES.split(";"):
+        connection.execute(statement)
+
+
+def add_identity(connection: sqlite3.Connection) -> None:
+    """Version 3 to 4: what high-water mark and backups need to know."""
+    for statement in IDENTITY.split(";"):
+        connection.execute(statement)
+
+
+def rename(connection: sqlite3.Connection) -> None:
+    """Version 2 to 3: models and findings under the present names of analyzers and events.
+
+    Ids of records stay: sinks know records by them. A row that does not match its checksum stays as it is,
+    and counts as not there.
+    """
+    _rename_models(connection)
+    _rename_findings(connection)
+
+
+def _rename_models(connection: sqlite3.Connection) -> None:
+    marks = ",".join("?" * len(ANALYZERS))
+    rows = connection.execute(
+        f"SELECT kind, name, version, crc, meta, body FROM model WHERE kind IN ({marks})", list(ANALYZERS)
+    ).fetchall()
+    for old, name, version, crc, meta, body in rows:
+        if cases.checksum(meta, body, old, name, version) == crc:
+            new = ANALYZERS[old]
+            connection.execute(
+                "UPDATE OR IGNORE model SET kind = ?, crc = ? WHERE kind = ? AND name = ? AND version = ?",
+                (new, cases.checksum(meta, body, new, name, version), old, name, version),
+            )
+
+
+def _rename_findings(connection: sqlite3.Connection) -> None:
+    # By number: the rows are too many to hold, and must not change under a cursor that reads them.
+    numbers = connection.execute("SELECT number FROM record WHERE event = 'incident.examined'").fetchall()
+    for (number,) in numbers:
+        row = connection.execute(
+            "SELECT id, incident, event, time, body, crc FROM record WHERE number = ?", (number,)
+        ).fetchone()
+        record = records.Record(*row[:5])
+        if record.checksum() != row[5]:
+            continue
+        content = record.content()
+        details = content.get("details") or {}
+        kind = str(details.get("kind"))
+        renamed = content | {
+            "event": "incident.analyzed",
+            "details": details | {"kind": ANALYZERS.get(kind, kind)},
+        }
+        record = record._replace(event="incident.analyzed", body=msgspec.json.encode(renamed))
+        connection.execute(
+            "UPDATE record SET event = ?, body = ?, crc = ? WHERE number = ?",
+            (record.event, record.body, record.checksum(), number),
+        )
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    1: add_cases,
+    2: rename,
+    3: add_identity,
+}  # by the version before

@@ -1,0 +1,124 @@
+"""The network and the form of samples change under a running daemon: who is not concerned goes on (T9)."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.detector import rig
+
+RING = rig.NODES[:6]
+EDGES = [[RING[k], RING[(k + 1) % 6]] for k in range(6)]
+PAIR = ["n6", "n7"]
+SETTINGS: dict[str, Any] = {
+    "alarm": {"learn": 400, "budget": "1 per 100000 ticks"},
+    "incidents": {"critical_share": 0.5},  # severity is by share of the network, whose size changes here
+}
+CHANGED = ["n1", "n2"]
+BEGIN = 460
+
+
+def samples(first: int, last: int) -> list[dict[str, Any]]:
+    """Quiet but for two nodes of the ring, twice; a node called extra sends from the beginning."""
+    found = []
+    for tick in range(first, last):
+        rng = random.Random(tick)
+        for node in (*rig.NODES, "extra"):
+            shift = 5.0 if node in CHANGED and (640 <= tick < 665 or 940 <= tick < 965) else 0.0
+            value = round(rng.gauss(0.0, 1.0) + shift, 5)
+            found.append({"time": rig.START + tick, "node": node, "value": value})
+    return found
+
+
+def append(path: Path, given: list[dict[str, Any]]) -> None:
+    with path.open("a") as file:
+        file.write("".join(json.dumps(sample) + "\n" for sample in given))
+
+
+@pytest.fixture(scope="module")
+def split_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state of two parts that are not linked, which has learnt."""
+    folder = tmp_path_factory.mktemp("split")
+    append(folder / "in.jsonl", samples(0, BEGIN))
+    config = rig.write_config(folder, graph={"edges": [*EDGES, PAIR]}, **SETTINGS)
+    with rig.Service(config, "--once") as service:
+        assert service.process.wait(270) == 0, service.said()
+    return folder / "state"
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """Of incidents; without the threshold, which follows the quiet data of the whole network."""
+    found = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    kept = [
+        one for one in found if one["event"].startswith("incident") and one["event"] != "incident.analyzed"
+    ]
+    return [{name: value for name, value in one.items() if name != "threshold"} for one in kept]
+
+
+def test_changes_while_running(tmp_path: Path, split_state: Path) -> None:
+    """A node comes, one goes, an edge goes, a field is renamed: the records of the ring stay as they were."""
+    reference = tmp_path / "reference"
+    reference.mkdir()
+    rig.copy_state(split_state, reference)
+    append(reference / "in.jsonl", samples(BEGIN, 1100))
+    config = rig.write_config(reference, graph={"edges": [*EDGES, PAIR]}, **SETTINGS)
+    with rig.Service(config, "--once") as service:
+        assert service.process.wait(60) == 0, service.said()
+
+    rig.copy_state(split_state, tmp_path)
+    data = tmp_path / "in.jsonl"
+    data.touch()
+    source: dict[str, Any] = {"type": "file", "path": str(data), "mode": "tail", "poll": "20ms"}
+    config = rig.write_config(tmp_path, graph={"edges": [*EDGES, PAIR]}, sources={"in": source}, **SETTINGS)
+    with rig.Service(config) as service:
+        service.wait_ready()
+        done = 0
+
+        def feed(given: list[dict[str, Any]]) -> None:
+            nonlocal done
+            append(data, given)
+            done += len(given)
+            rig.wait_for(lambda: service.metric("samples_received_total") == done)
+            rig.wait_for(lambda: service.metric("queue_samples") == 0)
+
+        def reload(edges: list[list[str]], nodes: list[str], **decode: Any) -> None:
+            now = rig.settings(
+                tmp_path, graph={"edges": edges, "nodes": nodes},
+                sources={"in": {**source, "decode": decode}}, **SETTINGS,
+            )  # fmt: skip
+            config.write_text(yaml.safe_dump(now))
+            taken = service.said().count("configuration taken over")
+            service.process.send_signal(signal.SIGHUP)
+            rig.wait_for(lambda: service.said().count("configuration taken over") > taken)
+            assert service.metric("watching") == 1
+
+        feed(samples(BEGIN, 600))
+        reload([*EDGES, PAIR, ["n7", "extra"]], [*rig.NODES, "extra"])
+        feed(samples(600, 650))  # within a change
+        reload([*EDGES, ["n7", "extra"]], [*RING, "n7", "extra"])
+        feed(samples(650, 800))
+        reload(EDGES, [*RING, "n7", "extra"])
+        feed(samples(800, 900))
+        reload(EDGES, [*RING, "n7", "extra"], node="node", time="time", values="reading")
+        feed([{**sample, "reading": str(sample["value"])} for sample in samples(900, 901)])
+        assert service.metric("samples_rejected_total", source="in") == 9
+        renamed = [
+            {"time": one["time"], "node": one["node"], "reading": one["value"]} for one in samples(900, 1100)
+        ]
+        feed(renamed)
+        states = service.ask("/api/v1/status")[1]["nodes"]["states"]
+        assert states == {"watching": 8}
+        assert service.stop() == 0
+
+    expected = records(reference)
+    certain = {node["name"] for one in expected for node in one["nodes"] if node["state"] == "alarmed"}
+    assert certain >= set(CHANGED)
+    assert len(certain) <= len(CHANGED) + 1  # a neighbour that was drawn in
+    assert [one["event"] for one in expected].count("incident.opened") == 2
+    assert records(tmp_path) == expected

@@ -1,0 +1,169 @@
+"""The status page as the server sees it: files, policy, token, network, history, live stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from detector.http import frames
+from detector.http.status_page import POLICY, drawn, load_files
+from detector.network.network import Network
+from detector.pipeline.pipeline import Pipeline
+from detector.pipeline.status_view import StatusView
+from detector.settings.core import Settings
+from tests.detector import rig
+from tests.detector.http.page_rig import NODES, Feed, settings
+
+TOKEN = {"Authorization": "Bearer swordfish"}
+
+
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "token").write_text("swordfish\n")
+    path = settings(folder, http={"port": 0, "token_file": str(folder / "token")})
+    with rig.Service(path) as service:
+        service.wait_ready()
+        yield Feed(service, TOKEN)
+
+
+def get(feed: Feed, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", feed.service.port, timeout=10)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_the_page_needs_no_token_but_its_data_do(feed: Feed) -> None:
+    for path in ("/", "/page/main.js", "/page/style.css", "/page/uPlot.iife.min.js"):
+        assert get(feed, path)[0].status == 200, path
+    for path in ("/api/v1/network", "/api/v1/live", "/api/v1/history/n7", "/api/v1/status"):
+        assert get(feed, path)[0].status == 401, path
+
+
+def test_strict_policy_and_no_inline_script_or_style(feed: Feed) -> None:
+    answer, body = get(feed, "/")
+    assert answer.headers["Content-Security-Policy"] == POLICY
+    assert "unsafe" not in POLICY
+    text = body.decode()
+    assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+    assert not re.search(r"\son\w+=|\sstyle=|javascript:", text)
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_every_file_named_by_the_page_is_there(feed: Feed) -> None:
+    files = load_files()
+    assert "uPlot.LICENSE.txt" in files
+    named = set(re.findall(r"/page/([\w.]+)", files["index.html"][0].decode()))
+    for name, (body, kind, _) in files.items():
+        if kind == "text/javascript":
+            named |= set(re.findall(r'from "\./([\w.]+)"', body.decode()))
+        elif name == "style.css":
+            assert b"url(" not in body
+    assert named <= set(files), named - set(files)
+
+
+def test_files_are_sent_again_only_when_changed(feed: Feed) -> None:
+    tag = get(feed, "/page/main.js")[0].headers["ETag"]
+    answer, body = get(feed, "/page/main.js", **{"If-None-Match": tag})
+    assert (answer.status, body) == (304, b"")
+    assert get(feed, "/page/main.js", **{"If-None-Match": '"other"'})[0].status == 200
+
+
+@pytest.mark.parametrize("path", ["/page/../page.py", "/page/%2e%2e/page.py", "/page/none.js", "/page/"])
+def test_nothing_else_is_given_away(feed: Feed, path: str) -> None:
+    assert get(feed, path, **TOKEN)[0].status == 404
+
+
+def test_network_history_and_stream(feed: Feed) -> None:
+    network = json.loads(get(feed, "/api/v1/network", **TOKEN)[1])
+    assert network["names"] == NODES
+    assert len(network["links"]) == 16
+    assert np.shape(network["places"]) == (8, 2)
+
+    connection = http.client.HTTPConnection("127.0.0.1", feed.service.port, timeout=20)
+    connection.request("GET", "/api/v1/live", headers=TOKEN)
+    stream = connection.getresponse()
+    assert stream.headers["Content-Type"].startswith("text/event-stream")
+    kind, frame = message(stream)
+    assert (kind, frame["states"], frame["phase"]) == ("frame", "l" * 8, "learning")
+    feed.learn()
+    kinds = []
+    for _ in range(40):
+        kind, frame = message(stream)
+        kinds.append(kind)
+        if kind == "frame" and frame["phase"] == "watching" and frame["ticks"] > 320:
+            break
+    else:
+        raise AssertionError(f"never saw it watch: {kinds}")
+    connection.close()
+    assert "detector.calibrated" in kinds
+    assert set(frame["states"]) == {"w"}
+    assert len(frame["statistic"]) == 8
+    assert all(value is not None for value in frame["statistic"])
+
+    for name in NODES:
+        course = json.loads(get(feed, "/api/v1/history/" + quote(name, safe=""), **TOKEN)[1])
+        assert len(course["times"]) == len(course["statistic"]) == len(course["event_statistic"]) > 0
+        assert course["threshold"] > 0
+        view = json.loads(get(feed, "/api/v1/nodes/" + quote(name, safe=""), **TOKEN)[1])
+        assert view["name"] == name
+        assert abs(view["centre"][0] - 20.0) < 1.0
+        assert len(view["scales"]) == 2
+        assert view["held"] is False
+    assert get(feed, "/api/v1/history/nobody", **TOKEN)[0].status == 404
+
+
+def message(stream: http.client.HTTPResponse) -> tuple[str, dict[str, object]]:
+    kind, data = "", ""
+    while (line := stream.readline().decode().strip()) or not data:
+        name, _, value = line.partition(": ")
+        kind, data = (value if name == "event" else kind), (value if name == "data" else data)
+    return kind, json.loads(data)
+
+
+def test_history_is_bounded_and_keeps_the_latest() -> None:
+    network = Network.complete(["a", "b"])
+    history = frames.History(network)
+    for tick in range(frames.KEPT_FRAMES + 50):
+        history.add(_look(network, tick))
+        history.add(_look(network, tick))  # the stream stands still: nothing new
+    course = history.of(1)
+    assert course["times"] == [float(tick) for tick in range(50, frames.KEPT_FRAMES + 50)]
+    assert course["statistic"][-1] == pytest.approx((frames.KEPT_FRAMES + 49) % 100 + 1)
+    large = frames.History(Network.empty([f"n{i}" for i in range(100_000)]))
+    assert large._node.size <= frames.KEPT_NUMBERS
+
+
+def _look(network: Network, tick: int) -> StatusView:
+    values = np.array([0.0, 1.0]) + tick % 100
+    view = StatusView.of(Pipeline(network, 1, Settings()))
+    return dataclasses.replace(
+        view, phase="watching", watermark=float(tick), ticks=tick, statistic=values, event_statistic=values
+    )
+
+
+def test_drawing_of_any_network_is_small_and_within_the_unit_square() -> None:
+    single = json.loads(drawn(Network.empty(["only"])))
+    assert single["places"] == [[0.0, 0.0]]
+    dense = json.loads(drawn(Network.complete([f"n{i}" for i in range(250)])))
+    assert len(dense["links"]) == 40_000
+    assert dense["links_left_out"] == 250 * 249 // 2 - 20_000
+    assert 0.0 <= np.min(dense["places"]) <= np.max(dense["places"]) <= 1.0
+
+
+def test_letters_cover_every_state() -> None:
+    script = (Path(frames.__file__).parent / "static" / "marks.js").read_text()
+    for name, letter in frames.MARKS.items():
+        assert f'letter: "{letter}", name: "{name}"' in script

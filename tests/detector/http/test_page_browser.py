@@ -1,0 +1,250 @@
+"""The status page in a real browser: it loads, lives, is clicked, answers; hostile names stay text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import chromium, console, until
+from tests.detector import rig
+from tests.detector.http.page_rig import NODES, Feed, settings
+
+HOSTILE = NODES[0]
+NAMED_ROLES = ("button", "link", "textbox", "combobox", "searchbox", "application", "dialog")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
+    folder = tmp_path_factory.mktemp("page")
+    with rig.Service(settings(folder)) as service:
+        yield Feed(service.wait_ready())
+
+
+def find(browser: Any, selector: str) -> Any:
+    return browser.find_element("css selector", selector)
+
+
+def text(browser: Any, selector: str) -> str:
+    return str(find(browser, selector).text)
+
+
+def address(feed: Feed) -> str:
+    return f"http://127.0.0.1:{feed.service.port}/"
+
+
+def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
+    """Learning, watching, an incident opens by itself, its node is looked at, it is accepted and labelled."""
+    browser.get(address(feed))
+    until(browser, "document.getElementById('phase').textContent === 'learning'")
+    assert find(browser, "#learning").is_displayed()
+    assert "learning 8" in text(browser, "#legend")
+    feed.learn()
+    until(browser, "document.getElementById('phase').textContent.startsWith('watching')", 30)
+    until(browser, "document.getElementById('legend').textContent.includes('watching 8')")
+    assert not find(browser, "#learning").is_displayed()
+    until(browser, "document.getElementById('promise').textContent.includes('1 per 500 ticks')")
+    assert "up" in text(browser, "#sources")
+
+    record = feed.incident(HOSTILE)
+    card = f"#incidents-open li[data-record^='{record['incident']}']"
+    until(browser, f'document.querySelector("{card}") !== null')
+    until(browser, "document.getElementById('alerted').textContent.startsWith('New incident')")
+    until(browser, "document.title.startsWith('(1)')")
+    chip = next(one for one in browser.find_elements("css selector", f"{card} .chips button") if one.text)
+    assert chip.text in NODES
+    browser.execute_script("arguments[0].click()", chip)
+    until(browser, "document.querySelectorAll('#node-charts canvas').length >= 3")
+    assert text(browser, "#node-title") in NODES
+    until(browser, "document.querySelectorAll('#node-scales tr').length === 2")
+    until(browser, "document.getElementById('node-facts').textContent.includes('in incident')")
+    near = browser.find_elements("css selector", "#node-near button")
+    assert len(near) == 2
+    assert {button.text for button in near} <= set(NODES)
+
+    find(browser, f"{card} [data-action=label]").click()
+    find(browser, "#ask input[value=false]").click()
+    find(browser, "#ask-note").send_keys("<b>door</b> was open")
+    find(browser, "#ask-ok").click()
+    until(browser, "!document.getElementById('ask').open")
+    until(browser, f"document.querySelector(\"{card} .said\").textContent.includes('<b>door</b> was open')")
+
+    find(browser, f"{card} [data-action=accept]").click()
+    assert "new normal" in text(browser, "#ask-title")
+    find(browser, "#ask-ok").click()
+    until(browser, f'document.querySelector("{card}") === null')
+    until(browser, "document.getElementById('ended-summary').textContent === 'Ended (1)'")
+    assert feed.status()["incidents_open"] == []
+    assert browser.execute_script("return window.hacked") is None
+    assert browser.execute_script("return document.querySelectorAll('main img, main script').length") == 0
+    assert console(browser) == []
+
+
+def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:
+    """They come by themselves, with their numbers; the dialog shows them beside the questions."""
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    for tick in range(40):
+        feed.push(1, tuple(NODES[1:4]), size=0.7 * tick)
+    card = "#incidents-open > li:has([data-kind=trend])"
+    trend = f"{card} [data-kind=trend]"
+    until(browser, f'document.querySelector("{card}") !== null', 30)
+    assert "still moves away" in text(browser, trend)
+    assert not find(browser, f"{trend} table").is_displayed()
+    find(browser, f"{trend} summary").click()
+    shown = text(browser, trend)
+    assert "growing" in shown
+    assert NODES[1] in shown
+    until(browser, f'document.querySelector("{card} [data-kind=value_ranges]") !== null', 30)
+    find(browser, f"{card} [data-kind=value_ranges] summary").click()
+    assert "centre" in text(browser, f"{card} [data-kind=value_ranges] thead")
+    assert "{" not in text(browser, f"{card} .findings"), "numbers in tables, no JSON"
+
+    find(browser, f"{card} [data-action=label]").click()
+    assert "still moves away" in text(browser, "#ask-extra")
+    browser.execute_script(
+        "document.querySelector('#ask fieldset:last-of-type label').append('x'.repeat(200))"
+    )
+    fits = "(one) => one.offsetWidth <= one.parentElement.clientWidth"
+    assert browser.execute_script(f"return [...document.querySelectorAll('#ask fieldset')].every({fits})")
+    boxes = browser.find_elements("css selector", "#ask input[type=checkbox]")
+    chosen = next(box for box in boxes if box.get_attribute("value") == NODES[1])
+    chosen.click()
+    find(browser, "#ask-type").send_keys("leak")
+    find(browser, "#ask-ok").click()
+    until(browser, "!document.getElementById('ask').open")
+    until(browser, f'document.querySelector("{card} .said")?.textContent.includes("leak · nodes ")')
+    assert find(browser, f"{trend} details").get_attribute("open")
+    _, answer = feed.service.ask("/api/v1/incidents?state=open")
+    assert answer["incidents"][0]["labels"]["nodes"] == [NODES[1]]
+    browser.refresh()
+    until(browser, f'document.querySelector("{trend}") !== null')
+    find(browser, f"{card} [data-action=clear]").click()
+    find(browser, "#ask-ok").click()
+    until(browser, f'document.querySelector("{card}") === null')
+    until(browser, "document.querySelector('#incidents-ended .findings') !== null")
+    assert browser.execute_script("return window.hacked") is None
+    assert console(browser) == []
+
+
+def test_keyboard_alone(browser: Any, feed: Feed) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    browser.execute_script("document.getElementById('map').focus()")
+    board = find(browser, "#map")
+    board.send_keys(Keys.ARROW_RIGHT)
+    until(browser, "document.getElementById('spoken').textContent !== ''")
+    heard = set()
+    for key in (Keys.ARROW_LEFT, Keys.ARROW_DOWN, Keys.ARROW_UP, Keys.ARROW_RIGHT):
+        board.send_keys(key)
+        heard.add(browser.execute_script("return document.getElementById('spoken').textContent"))
+    assert len(heard) > 1
+    board.send_keys(Keys.ENTER)
+    until(browser, "!document.getElementById('node').hidden")
+    until(browser, "document.activeElement.id === 'node-title'")
+    find(browser, "#node-title").send_keys(Keys.ESCAPE)
+    until(browser, "document.getElementById('node').hidden && document.activeElement.id === 'map'")
+    assert console(browser) == []
+
+
+def test_click_on_the_map_opens_that_node(browser: Any, feed: Feed) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    board = find(browser, "#map")
+    box = board.rect
+    # Every node is within reach of some place of a fine grid; the first hit opens.
+    for step in range(1, 60):
+        x = (step * 37) % int(box["width"]) - box["width"] / 2
+        y = (step * 53) % int(box["height"]) - box["height"] / 2
+        ActionChains(browser, duration=0).move_to_element_with_offset(board, int(x), int(y)).click().perform()
+        if not browser.execute_script("return document.getElementById('node').hidden"):
+            break
+    until(browser, "document.getElementById('node-title').textContent !== ''")
+    assert text(browser, "#node-title") in NODES
+
+
+def test_table_instead_of_the_map(browser: Any, feed: Feed) -> None:
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    find(browser, "#table-fold summary").click()
+    until(browser, "document.querySelectorAll('#table-body tr').length === 8")
+    find(browser, "#table-name").send_keys("SCRIPT>")
+    until(browser, "document.querySelectorAll('#table-body tr').length === 1")
+    button = find(browser, "#table-body button")
+    assert button.text == NODES[1]
+    button.click()
+    until(browser, "document.getElementById('node-title').textContent.includes('<script>')")
+    until(browser, "document.querySelectorAll('#node-charts canvas').length >= 3")
+    assert browser.execute_script("return window.hacked") is None
+    assert console(browser) == []
+
+
+def test_everything_has_a_name_for_a_screen_reader(browser: Any, feed: Feed) -> None:
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    nameless = [
+        node["role"]["value"]
+        for node in tree
+        if not node.get("ignored") and not node.get("name", {}).get("value")
+        and node["role"]["value"] in NAMED_ROLES
+    ]  # fmt: skip
+    assert nameless == []
+    headings = browser.execute_script(
+        "return [...document.querySelectorAll('h1, h2, h3')].map(h => h.tagName)"
+    )
+    assert headings[0] == "H1"
+
+
+def test_phone_has_no_sideways_scrolling(feed: Feed, tmp_path: Path) -> None:
+    with chromium(tmp_path, (375, 740), dark=True) as phone:
+        phone.get(address(feed))
+        until(phone, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+        phone.execute_script("document.getElementById('table-fold').open = true")
+        until(phone, "document.querySelectorAll('#table-body tr').length === 8")
+        phone.execute_script("document.querySelector('#table-body button').click()")
+        until(phone, "document.querySelectorAll('#node-charts canvas').length >= 3")
+        assert phone.execute_script("return document.documentElement.scrollWidth") <= 375
+        assert console(phone) == []
+
+
+def test_reconnects_and_asks_for_a_token_once(browser: Any, tmp_path: Path) -> None:
+    """The daemon stops and comes back, now with a token: the page notices both by itself."""
+    path = settings(tmp_path)
+    with rig.Service(path) as service:
+        service.wait_ready()
+        port = service.port
+        browser.get(f"http://127.0.0.1:{port}/")
+        until(browser, "document.getElementById('connection').textContent === 'live'")
+        service.stop()
+    until(browser, "document.getElementById('connection').className.includes('down')")
+    (tmp_path / "token").write_text("swordfish")
+    path = settings(tmp_path, http={"port": port, "token_file": str(tmp_path / "token")})
+    with rig.Service(path) as service:
+        service.wait_ready()
+        until(browser, "document.getElementById('ask').open", 30)
+        find(browser, "#ask-token").send_keys("wrong")
+        find(browser, "#ask-ok").click()
+        until(
+            browser,
+            "document.getElementById('ask').open && document.getElementById('ask-token').value === ''",
+        )
+        find(browser, "#ask-token").send_keys("swordfish")
+        find(browser, "#ask-ok").click()
+        until(browser, "document.getElementById('connection').textContent === 'live'")
+        browser.refresh()
+        until(browser, "document.getElementById('connection').textContent === 'live'")
+        assert not browser.execute_script("return document.getElementById('ask').open")
+    console(browser)  # lost connections are told there; that is right
