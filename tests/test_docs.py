@@ -21,7 +21,7 @@ from detector.runtime.metrics import TABLE
 from detector.settings.registries import ENGINES
 
 ROOT = Path(__file__).parents[1]
-DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "systemd" / "README.md"]
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "systemd" / "README.md"]
 TEXT = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCS}
 ALL = "\n".join(TEXT.values())
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
