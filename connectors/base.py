@@ -27,7 +27,7 @@ import importlib.util
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -91,6 +91,14 @@ class Batch(msgspec.Struct):
             self.rejected[reason] = self.rejected.get(reason, 0) + count
 
 
+class Expected(NamedTuple):
+    """What the network calls its nodes: by it a source of tables tells which column belongs to whom."""
+
+    nodes: Sequence[str] | None = None
+    dim: int | None = None
+    components: Sequence[str] | None = None
+
+
 def join_position(known: Any, batch: Batch) -> Any:
     """The position of a source after a batch, given the one before it.
 
@@ -118,6 +126,10 @@ class ConnectorError(Exception):
     def __init__(self, message: str, retry: bool) -> None:
         super().__init__(message)
         self.retry = retry
+
+
+class Unreadable(ValueError):
+    """A file cannot be read as it is; the message names the file, and line and column where known."""
 
 
 class MissingLibrary(ConnectorError):
@@ -187,6 +199,10 @@ class Source(Connector):
 
     def __init__(self, config: Any) -> None:
         self.config = config
+
+    def expect(self, expected: Expected) -> None:
+        """Hear, before `open`, what the network calls its nodes; of use to sources of tables."""
+        return
 
     @abstractmethod
     async def open(self, position: Any) -> None:
