@@ -13,9 +13,9 @@ A source that reads several *partitions*, each with an order of its own (streams
 gives batches of one partition each and can `pause` some of them: the daemon merges partitions by event
 time, and holds back those that are ahead.
 
-Life of a sink: `open()`, `write(records, accepted)`, `close()`. Each record is told by `accepted` as soon as the
-receiver has it, so that a failure costs none that went before it. After a failed `write` the records that were not
-accepted may be written again, with others and without reopening: a sink reconnects by itself.
+Life of a sink: `open()`, `write(records, accepted)`, `close()`. Each record is told by `accepted` as soon as
+the receiver has it, so that a failure repeats none of those before it. After a failed `write` the records that
+were not accepted may be written again, with others and without reopening: a sink reconnects by itself.
 
 What the rest of the program must know of a type is in class attributes (`replayable`, `ends`, `exclusive`,
 `listens`, `raw`, `example`): nothing outside a connector's own module asks for its name.
@@ -250,8 +250,8 @@ class Sink(Connector):
 
     @abstractmethod
     async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
-        """Deliver the records, those of one incident in their order, or raise. Each has a unique, stable "id" and
-        an "event"; the id goes along as idempotency key where the protocol has one.
+        """Deliver the records, those of one incident in their order, or raise. Each has a unique, stable "id"
+        and an "event"; the id goes along as idempotency key where the protocol has one.
 
         Call `accepted` with the id of every record as soon as the receiver has it. Without an exception all
         records count as accepted.

@@ -328,9 +328,9 @@ class KafkaSource(Source):
 class KafkaSink(Sink):
     """Each record as a message; `write` returns when all replicas have them.
 
-    The key is the incident, so that its records stay in order whatever the number of partitions; the id is the
-    header `id`. What is not acknowledged in time stays with the idempotent producer, which repeats nothing: the
-    next `write` of the same record waits for it instead of producing it once more.
+    The key is the incident, so that its records stay in order whatever the number of partitions; the id is
+    the header `id`. What is not acknowledged in time stays with the idempotent producer, which repeats
+    nothing: the next `write` of the same record waits for it instead of producing it once more.
     """
 
     name = "kafka"

@@ -359,7 +359,7 @@ def _acknowledge(owed: list[tuple[_Connection, int]]) -> None:
 
 
 class MqttSink(Sink):
-    """Each record as JSON on a topic, at QoS 1, one after the other: a lost connection repeats one at most."""
+    """Each record as JSON on a topic, at QoS 1, one by one: a lost connection repeats one at most."""
 
     name = "mqtt"
     raw = True

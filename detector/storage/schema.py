@@ -11,7 +11,7 @@ import msgspec
 from detector.settings.renamed import ANALYZERS
 from detector.storage import cases, records
 
-VERSION = 5
+VERSION = 6
 TABLES = (
     "journal", "snapshot", "snapshot_piece", "record", "label", "outbox", "case_file", "model",
     "node_layout", "node_history", "incident_signal", "comment", "silence", "audit", "override",
@@ -74,7 +74,13 @@ CREATE TABLE audit (
 CREATE INDEX audit_subject ON audit (subject);
 CREATE TABLE override (key TEXT NOT NULL PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
 """
-SCHEMA = FIRST + CASES + IDENTITY + CONSOLE
+# Records that a sink refused again and again are set aside: since when, after how many tries, and why.
+SET_ASIDE = """
+ALTER TABLE outbox ADD COLUMN since REAL;
+ALTER TABLE outbox ADD COLUMN tries INTEGER;
+ALTER TABLE outbox ADD COLUMN error TEXT;
+"""
+SCHEMA = FIRST + CASES + IDENTITY + CONSOLE + SET_ASIDE
 
 
 def wrong_table(connection: sqlite3.Connection) -> str | None:
@@ -121,6 +127,12 @@ def add_identity(connection: sqlite3.Connection) -> None:
 def add_console(connection: sqlite3.Connection) -> None:
     """Version 4 to 5: what the console shows and what people do there."""
     for statement in CONSOLE.split(";"):
+        connection.execute(statement)
+
+
+def add_set_aside(connection: sqlite3.Connection) -> None:
+    """Version 5 to 6: records that a sink would not take."""
+    for statement in SET_ASIDE.split(";"):
         connection.execute(statement)
 
 
@@ -177,4 +189,5 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     2: rename,
     3: add_identity,
     4: add_console,
+    5: add_set_aside,
 }  # by the version before
