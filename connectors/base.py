@@ -14,7 +14,7 @@ gives batches of one partition each and can `pause` some of them: the daemon mer
 time, and holds back those that are ahead.
 
 Life of a sink: `open()`, `write(records, accepted)`, `close()`. Each record is told by `accepted` as soon as
-the receiver has it, so that a failure repeats none of those before it. After a failed `write` the records that
+the receiver has it, so that a failure repeats none of those before. After a failed `write` the records that
 were not accepted may be written again, with others and without reopening: a sink reconnects by itself.
 
 What the rest of the program must know of a type is in class attributes (`replayable`, `ends`, `exclusive`,

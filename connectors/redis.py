@@ -256,8 +256,8 @@ class RedisSource(Source):
 class RedisSink(Sink):
     """Each record as an entry of a stream: fields `id`, `event` and `record` (JSON), all or none.
 
-    Whether a transaction without an answer was carried out is read off the end of the stream, as it is after a
-    start: a record that is there is not written again.
+    Whether a transaction without an answer was carried out is read off the end of the stream, as it is after
+    a start: a record that is there is not written again.
     """
 
     name = "redis"
