@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from connectors.base import (
     REASONS,
+    Accepted,
     Batch,
     Connector,
     ConnectorError,
@@ -22,6 +23,7 @@ from connectors.base import (
     Sink,
     Source,
     backoff,
+    unheard,
 )
 from connectors.registry import PluginError, Registry
 
@@ -95,6 +97,7 @@ __all__ = [
     "REASONS",
     "SINKS",
     "SOURCES",
+    "Accepted",
     "Batch",
     "ConnectorError",
     "MissingLibrary",
@@ -107,4 +110,5 @@ __all__ = [
     "backoff",
     "sink",
     "source",
+    "unheard",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from pydantic import Field, field_validator
 
-from connectors.base import ConnectorError, Sink
+from connectors.base import Accepted, ConnectorError, Sink, unheard
 from connectors.settings.http_client import HttpClient, HttpSettings, json_headers
 from connectors.settings.units import Duration
 
@@ -68,7 +68,17 @@ class AlertmanagerSink(Sink):
         if self._repeating is None:
             self._repeating = asyncio.create_task(self._repeat(), name="alertmanager resend")
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
+        before = dict(self._alerts), dict(self._ended), dict(self._findings)
+        try:
+            await self._send(dict.fromkeys(self._take(records)))
+        except ConnectorError as error:
+            if not error.retry:  # an alert that is refused must not spoil the repetition of all the others
+                self._alerts, self._ended, self._findings = before
+            raise
+
+    def _take(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Bring the alerts up to date; the incidents that changed."""
         changed = []
         for record in records:
             if record.get("incident", record["id"]) is None:
@@ -88,14 +98,15 @@ class AlertmanagerSink(Sink):
             elif not late_word:
                 self._ended.pop(incident, None)
             changed.append(incident)
-        await self._send(dict.fromkeys(changed))
+        return changed
 
     def _note(self, incident: str, record: Mapping[str, Any]) -> None:
         kind = str(record.get("details", {}).get("kind", ""))
         if kind.replace("_", "a").isalnum():
             note = {f"finding_{kind}": _text(record.get("summary", ""))}
             self._findings[incident] = self._findings.get(incident, {}) | note
-            self._alerts[incident]["annotations"] |= note
+            alert = self._alerts[incident]
+            self._alerts[incident] = {**alert, "annotations": alert["annotations"] | note}
 
     def _alert(self, incident: str, record: Mapping[str, Any]) -> dict[str, Any]:
         copied = {

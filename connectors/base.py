@@ -13,8 +13,9 @@ A source that reads several *partitions*, each with an order of its own (streams
 gives batches of one partition each and can `pause` some of them: the daemon merges partitions by event
 time, and holds back those that are ahead.
 
-Life of a sink: `open()`, `write(records)`, `close()`. After a failed `write` the same records may be
-written again, without reopening: a sink reconnects by itself.
+Life of a sink: `open()`, `write(records, accepted)`, `close()`. Each record is told by `accepted` as soon as
+the receiver has it, so that a failure repeats none of those before. After a failed `write` the records that
+were not accepted may be written again, with others and without reopening: a sink reconnects by itself.
 
 What the rest of the program must know of a type is in class attributes (`replayable`, `ends`, `exclusive`,
 `listens`, `raw`, `example`): nothing outside a connector's own module asks for its name.
@@ -27,7 +28,7 @@ import importlib.util
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -49,6 +50,7 @@ BACKOFF_CAP_S = 5.0
 MAX_SAMPLES = 20_000  # of one batch, where the source can choose: what the pipeline works off in one turn
 
 Result = TypeVar("Result")
+Accepted = Callable[[str], None]  # hears the id of each record that the receiver has
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False, array_like=False):
@@ -91,6 +93,14 @@ class Batch(msgspec.Struct):
             self.rejected[reason] = self.rejected.get(reason, 0) + count
 
 
+class Expected(NamedTuple):
+    """What the network calls its nodes: by it a source of tables tells which column belongs to whom."""
+
+    nodes: Sequence[str] | None = None
+    dim: int | None = None
+    components: Sequence[str] | None = None
+
+
 def join_position(known: Any, batch: Batch) -> Any:
     """The position of a source after a batch, given the one before it.
 
@@ -112,12 +122,17 @@ class ConnectorError(Exception):
 
     Anything on the other side of the network is worth a retry (refused, timed out, certificate or
     password not accepted: brokers get repaired). Not worth one: a missing library, an unreadable
-    local file, a record the receiver has read and refused.
+    local file, a record the receiver has read and refused. `after`: the receiver asks for a pause of so many
+    seconds; that is nobody's fault.
     """
 
-    def __init__(self, message: str, retry: bool) -> None:
+    def __init__(self, message: str, retry: bool, after: float | None = None) -> None:
         super().__init__(message)
-        self.retry = retry
+        self.retry, self.after = retry, after
+
+
+class Unreadable(ValueError):
+    """A file cannot be read as it is; the message names the file, and line and column where known."""
 
 
 class MissingLibrary(ConnectorError):
@@ -188,6 +203,10 @@ class Source(Connector):
     def __init__(self, config: Any) -> None:
         self.config = config
 
+    def expect(self, expected: Expected) -> None:
+        """Hear, before `open`, what the network calls its nodes; of use to sources of tables."""
+        return
+
     @abstractmethod
     async def open(self, position: Any) -> None:
         """Connect and resume after `position` (None: as configured). Bounded in time; may be called
@@ -227,6 +246,10 @@ class Source(Connector):
         return None
 
 
+def unheard(id: str) -> None:
+    """For whoever only wants to know whether all records went out."""
+
+
 class Sink(Connector):
     """Where records go out."""
 
@@ -242,9 +265,13 @@ class Sink(Connector):
         """Connect; bounded in time."""
 
     @abstractmethod
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Deliver all records or raise. Each has a unique, stable "id" and an "event"; the id goes
-        along as idempotency key where the protocol has one."""
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
+        """Deliver the records, those of one incident in their order, or raise. Each has a unique, stable "id"
+        and an "event"; the id goes along as idempotency key where the protocol has one.
+
+        Call `accepted` with the id of every record as soon as the receiver has it. Without an exception all
+        records count as accepted.
+        """
 
     @abstractmethod
     async def close(self) -> None:

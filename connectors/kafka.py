@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from pydantic import Field, field_validator
 
-from connectors.base import Batch, ConnectorError, InFlight, Portion, Sink, Source
+from connectors.base import Accepted, Batch, ConnectorError, InFlight, Portion, Sink, Source, unheard
 from connectors.codec.decoder import Decode, Decoder
 from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
 from connectors.settings.units import Duration
@@ -82,8 +82,8 @@ class _Settings(WithSecrets):
         found["security.protocol"] = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
         return found | self.options
 
-    def failed(self, error: Any) -> ConnectorError:
-        return ConnectorError(f"kafka {self.brokers[0]}: {error}", retry=True)
+    def failed(self, error: Any, retry: bool = True) -> ConnectorError:
+        return ConnectorError(f"kafka {self.brokers[0]}: {error}", retry=retry)
 
 
 class KafkaSource(Source):
@@ -326,7 +326,12 @@ class KafkaSource(Source):
 
 
 class KafkaSink(Sink):
-    """Each record as a message with its id as key; `write` returns when all replicas have them."""
+    """Each record as a message; `write` returns when all replicas have them.
+
+    The key is the incident, so that its records stay in order whatever the number of partitions; the id is
+    the header `id`. What is not acknowledged in time stays with the idempotent producer, which repeats
+    nothing: the next `write` of the same record waits for it instead of producing it once more.
+    """
 
     name = "kafka"
     raw = True
@@ -342,6 +347,7 @@ class KafkaSink(Sink):
         self._producer: Any = None
         self._said: str | None = None  # the latest complaint of the library
         self._closing = False
+        self._outcomes: dict[str, Any] = {}  # id -> None on its way, True arrived, else the error
 
     async def open(self) -> None:
         self.ensure_libraries(self.config)
@@ -354,7 +360,7 @@ class KafkaSink(Sink):
 
         options = self.config.client_options() | {
             "enable.idempotence": True,
-            "message.timeout.ms": max(1000, int(self.config.timeout * 1000)),
+            "message.timeout.ms": 0,  # never: who waits gives up sooner, and comes back for the same message
             "linger.ms": 5,
             "error_cb": self._report,
         }
@@ -368,48 +374,88 @@ class KafkaSink(Sink):
     def _report(self, error: Any) -> None:
         self._said = _text(error)
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         if self._producer is None:
             await self.open()
         try:
             await asyncio.to_thread(self._produce, self._producer, records)
-        except ConnectorError:
-            await self.close()
-            raise
+        finally:
+            for id in (str(record["id"]) for record in records):
+                if self._outcomes.get(id) is True:
+                    del self._outcomes[id]
+                    accepted(id)
 
     def _produce(self, producer: Any, records: Sequence[Mapping[str, Any]]) -> None:
+        """Blocking: hand over what is not on its way yet, and wait for all of it."""
         from confluent_kafka import KafkaException
 
-        delivered: list[Any] = []
+        waiting = {str(record["id"]): record for record in records}
         deadline = time.monotonic() + self.config.timeout
         try:
-            for record in records:
-                while True:
-                    try:
-                        producer.produce(
-                            self.config.topic,
-                            msgspec.json.encode(record),
-                            key=str(record["id"]),
-                            on_delivery=lambda error, message: delivered.append(error),
-                        )
-                        break
-                    except BufferError:  # the local queue is full: let some go
-                        producer.poll(0.1)
-                        if time.monotonic() > deadline:
-                            raise self.config.failed("the local queue stays full") from None
-            producer.flush(max(0.1, deadline + 1 - time.monotonic()))
-        except KafkaException as error:
+            for id, record in waiting.items():
+                if id not in self._outcomes:
+                    self._hand_over(producer, id, record, deadline)
+            while any(self._outcomes[id] is None for id in waiting):
+                if time.monotonic() > deadline:
+                    raise self.config.failed(self._said or "not acknowledged in time")
+                producer.poll(0.05)
+        except KafkaException as error:  # of the producer itself, which is made anew
+            self._give_up()
             raise self.config.failed(_text(error.args[0])) from None
-        errors = [error for error in delivered if error is not None]
-        if errors or len(delivered) < len(records):
-            raise self.config.failed(_text(errors[0]) if errors else "not acknowledged in time")
+        errors = [self._outcomes.pop(id) for id in waiting if self._outcomes[id] is not True]
+        if errors:
+            retry = not any(_is_refusal(error) for error in errors)
+            raise self.config.failed(_text(errors[0]), retry)
+        self._said = None
+
+    def _hand_over(self, producer: Any, id: str, record: Mapping[str, Any], deadline: float) -> None:
+        from confluent_kafka import KafkaException
+
+        def settled(error: Any, message: Any) -> None:
+            if id in self._outcomes:
+                self._outcomes[id] = True if error is None else error
+
+        self._outcomes[id] = None
+        key, headers = str(record.get("incident") or id), {"id": id}
+        try:
+            while True:
+                try:
+                    value = msgspec.json.encode(record)
+                    producer.produce(self.config.topic, value, key, headers=headers, on_delivery=settled)
+                    return
+                except BufferError:  # the local queue is full: let some go
+                    producer.poll(0.1)
+                    if time.monotonic() > deadline:
+                        raise self.config.failed("the local queue stays full") from None
+        except KafkaException as error:
+            if not _is_refusal(error.args[0]):
+                raise
+            self._outcomes[id] = error.args[0]
+        except ConnectorError:
+            del self._outcomes[id]
+            raise
+
+    def _give_up(self) -> None:
+        """What was not delivered is written again by the caller; it must not go out twice."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.flush(0.1)
+        self._outcomes = {id: outcome for id, outcome in self._outcomes.items() if outcome is True}
 
     async def close(self) -> None:
         self._closing = True
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            # What was not delivered is written again by the caller; it must not go out twice.
-            await asyncio.to_thread(lambda: (producer.purge(), producer.flush(0.1)))
+        await asyncio.to_thread(self._give_up)
+
+
+def _is_refusal(error: Any) -> bool:
+    """Whether it is about the one message, for good."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (
+        KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE,
+    )  # fmt: skip
 
 
 def _greet(client: Any, timeout: float, stopped: Callable[[], bool]) -> None:

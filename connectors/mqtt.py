@@ -7,6 +7,7 @@ resumes the broker's session, which re-sends what was not acknowledged.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets as randomness
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field, model_validator
 
-from connectors.base import Batch, ConnectorError, Portion, Sink, Source
+from connectors.base import Accepted, Batch, ConnectorError, Portion, Sink, Source, unheard
 from connectors.codec.decoder import Decode, Decoder
 from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
 from connectors.settings.units import Duration
@@ -25,6 +26,9 @@ from connectors.settings.units import Duration
 MAX_MESSAGES = 5000  # of one batch
 BUSY_S = 0.05  # a batch so soon after the last one means a stream of messages
 GATHER_S = 0.01  # how long messages of a stream are gathered
+HEADER = 32  # bytes of a packet besides topic and payload, at most
+# Answers that are about the one message, for good: topic invalid, packet too large, payload format invalid.
+REFUSED = (0x90, 0x95, 0x99)
 SLICE_S = 0.05  # how often a waiting sender looks whether the connection was lost
 
 
@@ -52,6 +56,8 @@ class _Connection:
         self.client: Any = None
         self._lost = lost
         self._answered = threading.Event()
+        self.largest: float = math.inf  # bytes of a packet that the broker takes, if it says so
+        self.answers: dict[int, Any] = {}  # packet id -> what the broker said to a message of ours
         self._closing = False
         # Packet id (0: nothing to acknowledge), topic, payload.
         self.messages: deque[tuple[int, str | None, bytes]] = deque()
@@ -84,6 +90,7 @@ class _Connection:
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
+        client.on_publish = self._published
         if config.username is not None:
             client.username_pw_set(config.username, config.secret("password"))
         if config.tls is not None:
@@ -121,7 +128,11 @@ class _Connection:
     def _connected(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
             self.failure = f"refused: {reason}"
+        self.largest = getattr(properties, "MaximumPacketSize", math.inf)
         self._answered.set()
+
+    def _published(self, client: Any, data: Any, mid: int, reason: Any, properties: Any) -> None:
+        self.answers[mid] = reason
 
     def _subscribed(self, client: Any, data: Any, mid: int, reasons: Any, properties: Any) -> None:
         refused = [str(reason) for reason in reasons if reason.is_failure]
@@ -348,7 +359,7 @@ def _acknowledge(owed: list[tuple[_Connection, int]]) -> None:
 
 
 class MqttSink(Sink):
-    """Each record as JSON on a topic, at QoS 1; `write` returns when the broker has taken them."""
+    """Each record as JSON on a topic, at QoS 1, one by one: a lost connection repeats one at most."""
 
     name = "mqtt"
     raw = True
@@ -374,30 +385,35 @@ class MqttSink(Sink):
         await asyncio.to_thread(connection.connect)
         self._connection = connection
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         if self._connection is None or self._connection.failure:
             await self.open()
         assert self._connection is not None
-        try:
-            await asyncio.to_thread(self._publish, self._connection, records)
-        except ConnectorError:
-            await self.close()  # also forgets what paho would send again by itself
-            raise
+        for record in records:
+            try:
+                await asyncio.to_thread(self._publish, self._connection, msgspec.json.encode(record))
+            except ConnectorError as error:
+                if error.retry:
+                    await self.close()  # also forgets what paho would send again by itself
+                raise
+            accepted(str(record["id"]))
 
-    def _publish(self, connection: _Connection, records: Sequence[Mapping[str, Any]]) -> None:
+    def _publish(self, connection: _Connection, body: bytes) -> None:
         config = self.config
-        sent = [
-            connection.client.publish(config.topic, msgspec.json.encode(record), qos=1, retain=config.retain)
-            for record in records
-        ]
+        if len(body) + len(config.topic.encode()) + HEADER > connection.largest:
+            refusal = f"{len(body)} bytes, the broker takes packets of {connection.largest}"
+            raise ConnectorError(f"mqtt {config.host}: {refusal}", retry=False)
+        info = connection.client.publish(config.topic, body, qos=1, retain=config.retain)
         deadline = time.monotonic() + config.timeout
-        for info in sent:
-            while not (info.rc == 0 and info.is_published()):
-                if connection.failure or info.rc != 0 or time.monotonic() > deadline:
-                    raise ConnectorError(
-                        f"mqtt {config.host}: {connection.failure or 'not acknowledged in time'}", retry=True
-                    )
-                info.wait_for_publish(SLICE_S)
+        while info.rc != 0 or not info.is_published():
+            if connection.failure or info.rc != 0 or time.monotonic() > deadline:
+                said = connection.failure or "not acknowledged in time"
+                raise ConnectorError(f"mqtt {config.host}: {said}", retry=True)
+            info.wait_for_publish(SLICE_S)
+        reason = connection.answers.pop(info.mid, None)
+        if reason is not None and reason.is_failure:
+            refused = reason.value in REFUSED
+            raise ConnectorError(f"mqtt {config.host}: record not taken: {reason}", retry=not refused)
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from connectors.base import Batch, ConnectorError, Portion, Sink, Source
+from connectors.base import Accepted, Batch, ConnectorError, Portion, Sink, Source, unheard
 from connectors.codec.decoder import Decode, Decoder
 from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
 from connectors.settings.units import Duration
@@ -82,8 +82,9 @@ class _Settings(WithSecrets):
             reason = failures[-1] if failures else str(error) or type(error).__name__
             raise ConnectorError(f"nats {self.servers[0]}: {reason}", retry=True) from None
 
-    def failed(self, error: Exception | str) -> ConnectorError:
-        return ConnectorError(f"nats {self.servers[0]}: {error or type(error).__name__}", retry=True)
+    def failed(self, error: Exception | str, retry: bool = True) -> ConnectorError:
+        said = str(error) or type(error).__name__
+        return ConnectorError(f"nats {self.servers[0]}: {said}", retry=retry)
 
 
 class NatsSource(Source):
@@ -319,11 +320,11 @@ class NatsSink(Sink):
         await self.close()
         self._connection = await self.config.connect(None)
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         if self._connection is None or not self._connection.is_connected:
             await self.open()
-        from nats.errors import Error
-        from nats.js.errors import NoStreamResponseError
+        from nats.errors import Error, MaxPayloadError
+        from nats.js.errors import APIError, NoStreamResponseError
 
         stream = self._connection.jetstream()
         try:
@@ -334,10 +335,14 @@ class NatsSink(Sink):
                     timeout=self.config.timeout,
                     headers={"Nats-Msg-Id": str(record["id"])},
                 )
+                accepted(str(record["id"]))
+        except MaxPayloadError as error:
+            raise self.config.failed(error, retry=False) from None
         except NoStreamResponseError:
             raise self.config.failed(f"no stream takes the subject {self.config.subject}") from None
         except (TimeoutError, Error, OSError) as error:
-            raise self.config.failed(error) from None
+            wrong = isinstance(error, APIError) and error.code == 400  # above the stream's own limit, for one
+            raise self.config.failed(error, retry=not wrong) from None
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from connectors.base import Batch, ConnectorError, InFlight, Portion, Sink, Source
+from connectors.base import Accepted, Batch, ConnectorError, InFlight, Portion, Sink, Source, unheard
 from connectors.codec.decoder import Decode, Decoder
 from connectors.codec.paths import node_fields
 from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
@@ -19,6 +19,7 @@ from connectors.settings.units import Duration
 
 BLOCK_MS = 500  # how long the server may hold an empty XREADGROUP
 PAUSED_MS = 20  # the same while some streams are not to be read: they may be soon
+TAIL = 1000  # entries at the end of a stream that are searched for records which may have arrived
 
 
 class _Settings(WithSecrets):
@@ -253,7 +254,11 @@ class RedisSource(Source):
 
 
 class RedisSink(Sink):
-    """Each record as an entry of a stream: fields `id`, `event` and `record` (JSON), all or none."""
+    """Each record as an entry of a stream: fields `id`, `event` and `record` (JSON), all or none.
+
+    Whether a transaction without an answer was carried out is read off the end of the stream, as it is after
+    a start: a record that is there is not written again.
+    """
 
     name = "redis"
     raw = True
@@ -267,6 +272,7 @@ class RedisSink(Sink):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._client: Any = None
+        self._there: set[str] | None = None  # ids at the end of the stream; None: to be looked up
 
     async def open(self) -> None:
         self.ensure_libraries(self.config)
@@ -281,12 +287,13 @@ class RedisSink(Sink):
             raise self.config.failed(error) from None
         self._client = client
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         from redis.exceptions import RedisError
 
         if self._client is None:
             await self.open()
         try:
+            there = self._there if self._there is not None else await self._look()
             async with self._client.pipeline(transaction=True) as pipe:
                 for record in records:
                     fields = {
@@ -294,10 +301,25 @@ class RedisSink(Sink):
                         "event": str(record.get("event", "")),
                         "record": msgspec.json.encode(record),
                     }
-                    pipe.xadd(self.config.stream, fields, maxlen=self.config.max_length, approximate=True)
+                    if fields["id"] not in there:
+                        pipe.xadd(self.config.stream, fields, maxlen=self.config.max_length, approximate=True)
                 await pipe.execute()
         except (TimeoutError, RedisError, OSError) as error:
+            self._there = None
             raise self.config.failed(error) from None
+        except asyncio.CancelledError:
+            self._there = None
+            raise
+        self._there = set()
+
+    async def _look(self) -> set[str]:
+        from redis.exceptions import ResponseError
+
+        try:
+            entries = await self._client.xrevrange(self.config.stream, count=TAIL)
+        except ResponseError:  # we may write only: then a repeat is possible
+            return set()
+        return {fields.get(b"id", b"").decode(errors="replace") for _, fields in entries}
 
     async def close(self) -> None:
         client, self._client = self._client, None

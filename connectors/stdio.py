@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from connectors.base import Batch, ConnectorError, InFlight, Settings, Sink, Source
+from connectors.base import Accepted, Batch, ConnectorError, InFlight, Settings, Sink, Source, unheard
 from connectors.codec.decoder import Decode, Decoder
 from connectors.codec.lines import LineCutter
 
@@ -98,20 +98,34 @@ class StdoutSink(Sink):
             default=1, description="File descriptor to write; 1 is standard output.", ge=0
         )
 
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._half: tuple[str, bytes] | None = None  # id and rest of a line that is only half written
+
     async def open(self) -> None:
         if self.config.descriptor == 1:
             sys.stdout.flush()
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        text = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         # A reader that stalls must stall only this sink, not the event loop.
-        await asyncio.to_thread(self._write, text)
+        for record in records:
+            await asyncio.to_thread(self._write, str(record["id"]), msgspec.json.encode(record) + b"\n")
+            accepted(str(record["id"]))
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, id: str, line: bytes) -> None:
+        begun = self._half
+        if begun is None:
+            rest = line
+        else:  # another record's line, which was given up half written, is ended: ours is a line of its own
+            rest = begun[1] if begun[0] == id else b"\n" + line
+        whole = len(rest)
         try:
-            while text:
-                text = text[os.write(self.config.descriptor, text) :]
+            while rest:
+                rest = rest[os.write(self.config.descriptor, rest) :]
+            self._half = None
         except OSError as error:
+            if len(rest) < whole:
+                self._half = (id, rest)
             raise ConnectorError(f"cannot write to standard output: {error}", retry=True) from None
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from pydantic import Field, field_validator
 
-from connectors.base import Sink
+from connectors.base import Accepted, Sink, unheard
 from connectors.settings.http_client import HttpClient, HttpSettings, json_headers
 from connectors.settings.secrets import FilePath, Secret
 
@@ -60,7 +60,7 @@ class WebhookSink(Sink):
     async def open(self) -> None:
         await self._client.reach()
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         for i in range(0, len(records), self.config.batch):
             part = records[i : i + self.config.batch]
             ids = [str(record["id"]) for record in part]
@@ -70,6 +70,8 @@ class WebhookSink(Sink):
                 body, key = msgspec.json.encode(part), _digest(ids)
             headers = json_headers(**{"Idempotency-Key": key}, **self.config.headers_extra)
             await self._client.post(self.config.url, body, headers | self._signature(body))
+            for id in ids:
+                accepted(id)
 
     def _signature(self, body: bytes) -> dict[str, str]:
         """HMAC-SHA256 over `time.body`: the receiver can refuse forgeries and old copies."""

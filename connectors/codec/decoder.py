@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -47,23 +47,32 @@ class Decode(Settings):
     values: str | list[str] | None = Field(
         default=None, description="Path to the value or vector, or one per component."
     )
+    nodes: dict[str, list[str]] | None = Field(
+        default=None,
+        description="Where a message or row holds several nodes: for each node the fields of its components.",
+    )
     time: str | None = Field(
         default=None, description="Path to the time; arrival time where a message has none."
     )
     time_format: TimeFormat | None = Field(
-        default=None, description="How time is written; null: unix seconds, or ISO 8601 if it is text."
+        default=None,
+        description="How time is written: a name, or a pattern such as %d.%m.%Y %H:%M:%S; null: unix "
+        "seconds, or ISO 8601 if it is text.",
     )
     columns: list[str] | None = Field(
         default=None, description="CSV column names; default: the first line names them."
     )
     delimiter: str = Field(default=",", description="CSV delimiter.", min_length=1, max_length=1)
+    decimal: Literal[".", ","] = Field(default=".", description="Decimal mark of CSV numbers.")
     max_bytes: Size = Field(default=2**20, description="Largest message (or line), after decompression.")
     max_values: int = Field(default=64, description="Largest number of components of one sample.", ge=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Decode:
-        if sum(given is not None for given in (self.node, self.node_constant, self.topic)) > 1:
-            raise ValueError("give at most one of node, node_constant, topic")
+        if sum(given is not None for given in (self.node, self.node_constant, self.topic, self.nodes)) > 1:
+            raise ValueError("give at most one of node, node_constant, topic, nodes")
+        if self.nodes is not None:
+            self._consistent_nodes(self.nodes)
         if self.node_constant is not None and not valid_node(self.node_constant):
             raise ValueError(f"node_constant must be 1 to {MAX_NODE_LENGTH} printable characters")
         if self.values == []:
@@ -85,6 +94,15 @@ class Decode(Settings):
             topic_pattern(self.topic, "/")
         return self
 
+    def _consistent_nodes(self, nodes: dict[str, list[str]]) -> None:
+        if self.values is not None or self.columnar:
+            raise ValueError("nodes says where all values are: without values and columnar")
+        if len({len(fields) for fields in nodes.values()}) != 1 or not all(nodes.values()):
+            raise ValueError("nodes must give at least one node, and each as many fields as the others")
+        for name in nodes:
+            if not valid_node(name):
+                raise ValueError(f"{name[:80]!r} is no node id: 1 to {MAX_NODE_LENGTH} printable characters")
+
 
 class Decoder:
     """One configured decoder. `payload` takes a whole message, `lines` whole lines of a stream."""
@@ -94,7 +112,7 @@ class Decoder:
         gate = Gate(config.max_values)
         default = Decode()
         # The fast way is open when nothing but caps and compression differs from the default form.
-        same = ("format", "records", "columnar", "node", "node_constant", "topic", "values", "time")
+        same = ("format", "records", "columnar", "node", "node_constant", "topic", "values", "nodes", "time")
         is_plain = all(getattr(config, name) == getattr(default, name) for name in same)
         self._plain = PlainJson(gate) if is_plain and config.time_format in (None, "unix") else None
         self._mapped = Mapped(config, gate)
@@ -164,6 +182,10 @@ class Decoder:
             for line in data.split(b"\n"):
                 if line and not line.isspace():
                     self._mapped.json(line, into, node, arrival)
+
+    def rows(self, rows: Iterable[dict[str, Any]], into: Batch) -> None:
+        """Decode rows of a typed table, which has no bytes of its own."""
+        self._mapped.rows(rows, into, self.config.node_constant, time.time())
 
     def _fixed_node(self, topic: str | None) -> str | None:
         if self._topic is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from connectors.base import Batch, MissingLibrary, Sample
 from connectors.codec import tables
 from connectors.codec.fast_json import UNDECODABLE, Gate
 from connectors.codec.paths import (
+    NUMERIC,
     Rejected,
     TimeFormat,
     getter,
@@ -18,6 +20,7 @@ from connectors.codec.paths import (
     node_getter,
     node_name,
     number,
+    parse_path,
     parse_time,
 )
 
@@ -38,6 +41,7 @@ class Mapped:
         paths = [config.values] if isinstance(config.values, str) else config.values
         self._values = [getter(path) for path in paths] if paths else None
         self._time = getter(config.time or "time")
+        self._time_field = str(parse_path(config.time or "time")[0])
         default_format: TimeFormat | None = "unix_ns" if config.format == "influx" else None
         self._time_format = config.time_format or default_format
         self._parse_line: Callable[[str], dict[str, Any]] | None = None
@@ -77,17 +81,36 @@ class Mapped:
         """CSV rows or line protocol; without a header the first CSV line names the columns."""
         if self.config.format == "csv":
             named = node_fields(self.config.node or "node")
-            rows = tables.csv_rows(data, self.config.delimiter, self.config.columns or header, named)
+            if self._time_format is not None and self._time_format not in NUMERIC:
+                named = named | {self._time_field}
+            columns, decimal = self.config.columns or header, self.config.decimal
+            rows = tables.csv_rows(data, self.config.delimiter, columns, named, decimal)
         else:
             assert self._parse_line is not None, "open() was not called"
             rows = tables.influx_lines(data, self._parse_line)
+        self.rows(rows, into, node, arrival, time_format)
+
+    def rows(
+        self,
+        rows: Iterable[dict[str, Any] | None],
+        into: Batch,
+        node: str | None,
+        arrival: float,
+        time_format: TimeFormat | None = None,
+    ) -> None:
+        """Rows of a table, by the names of its columns; None is a row that could not be read."""
+        at, several = self._time_field, len(self.config.nodes or "1")
         for item in rows:
             if item is None:
-                into.reject("malformed")
+                into.reject("malformed", several)
                 continue
-            if self.config.format == "csv" and self._values is None:
+            if item.get(at, at) in (None, ""):
+                # A column of times is there, but not this one: the time of reading would be a wrong one.
+                into.reject("time", several)
+                continue
+            if self.config.format == "csv" and self._values is None and self.config.nodes is None:
                 # Every column that is neither node nor time is a component.
-                taken = {self.config.time or "time", *node_fields(self.config.node or "node")}
+                taken = {self._time_field, *node_fields(self.config.node or "node")}
                 item["values"] = [value for name, value in item.items() if name not in taken]
             self._item(item, into, node, arrival, time_format)
 
@@ -99,12 +122,38 @@ class Mapped:
         arrival: float,
         time_format: TimeFormat | None = None,
     ) -> None:
+        if self.config.nodes is not None:
+            self._several(item, self.config.nodes, into, arrival, time_format)
+            return
         try:
             name = node_name(self._node(item)) if node is None else node
             values = self._vector_of(item)
             self._gate.take([Sample(self._moment(item, arrival, time_format), name, values)], into)
         except Rejected as refused:
             into.reject(refused.reason)
+
+    def _several(
+        self, item: Any, nodes: dict[str, list[str]], into: Batch, arrival: float,
+        time_format: TimeFormat | None,
+    ) -> None:  # fmt: skip
+        """A row or message that holds several nodes; one without any value says nothing and is no sample."""
+        try:
+            if not isinstance(item, dict):
+                raise Rejected("type")
+            moment = self._moment(item, arrival, time_format)
+        except Rejected as refused:
+            into.reject(refused.reason, len(nodes))
+            return
+        samples = []
+        for name, fields in nodes.items():
+            try:
+                values = tuple([number(item.get(field)) for field in fields])
+            except Rejected as refused:
+                into.reject(refused.reason)
+                continue
+            if not all(map(math.isnan, values)):
+                samples.append(Sample(moment, name, values))
+        self._gate.take(samples, into)
 
     def _moment(self, item: Any, arrival: float, time_format: TimeFormat | None) -> float:
         try:

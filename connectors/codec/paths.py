@@ -5,13 +5,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Literal
+from datetime import UTC, date, datetime
+from datetime import time as clock
+from typing import Annotated, Any, Literal
 
-TimeFormat = Literal["unix", "unix_ms", "unix_us", "unix_ns", "iso8601"]
+from pydantic import AfterValidator
+
+NamedTimeFormat = Literal["unix", "unix_ms", "unix_us", "unix_ns", "iso8601"]
+
+
+def _time_pattern(pattern: str) -> str:
+    """A pattern of strptime that holds at least a date."""
+    try:
+        again = datetime.strptime(datetime(2001, 2, 3, 4, 5, 6).strftime(pattern), pattern)
+    except ValueError:
+        raise ValueError(f"not a time pattern: {pattern!r}; write it like %d.%m.%Y %H:%M:%S") from None
+    if "%" not in pattern or again.date() != date(2001, 2, 3):
+        raise ValueError(f"{pattern!r} must hold day, month and year, like %d.%m.%Y %H:%M:%S")
+    return pattern
+
+
+# A name, or a pattern such as %d.%m.%Y %H:%M:%S
+TimeFormat = NamedTimeFormat | Annotated[str, AfterValidator(_time_pattern)]
 LAST_TIME = 253402300800.0  # year 10000: milliseconds taken for seconds land beyond it
 MAX_NODE_LENGTH = 256
-_SCALE = {"unix": 1.0, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}
+NUMERIC = {"unix": 1.0, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}  # time formats that are numbers
 _STEP = re.compile(r"\.?([^.\[\]{}'\"]+)|\[(-?[0-9]+)\]|\[['\"]([^'\"]+)['\"]\]")
 
 Getter = Callable[[Any], Any]
@@ -39,6 +57,11 @@ def parse_path(path: str) -> tuple[str | int, ...]:
     if not steps:
         raise ValueError("an empty path")
     return tuple(steps)
+
+
+def path_of(field: str) -> str:
+    """The path to a field whose name may hold dots."""
+    return field if re.fullmatch(r"[^.\[\]{}'\"$]+", field) else f"['{field}']"
 
 
 def getter(path: str) -> Getter:
@@ -117,20 +140,24 @@ def valid_node(node: str) -> bool:
 
 def parse_time(value: Any, time_format: TimeFormat | None) -> float:
     """Unix seconds; `Rejected("time")` if it is none. Without a format: a number of them, or ISO 8601."""
+    if isinstance(value, date):  # of a typed table
+        moment = value if isinstance(value, datetime) else datetime.combine(value, clock())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if time_format is None:
         time_format = "iso8601" if isinstance(value, str) else "unix"
-    if time_format == "iso8601":
+    if time_format not in NUMERIC:
         if not isinstance(value, str):
             raise Rejected("type")
         try:
-            moment = datetime.fromisoformat(value)
+            named = time_format == "iso8601"
+            moment = datetime.fromisoformat(value) if named else datetime.strptime(value, time_format)
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             raise Rejected("time") from None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Rejected("type")
     try:
-        return value / _SCALE[time_format]
+        return value / NUMERIC[time_format]
     except OverflowError:
         raise Rejected("time") from None
 
@@ -142,6 +169,9 @@ def number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Rejected("type")
     try:
-        return float(value)
+        found = float(value)
     except OverflowError:
         raise Rejected("values") from None
+    if math.isinf(found):  # only typed tables can hold one
+        raise Rejected("values")
+    return found

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_MISSING = {"", "na", "nan", "null"}
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+# 1.234,5 and 1 234,5: groups of three digits before a decimal comma
+_GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?:[.\u00a0 ][0-9]{3})+(?:,[0-9]*)?")
 
 
 def csv_header(line: bytes, delimiter: str) -> list[str]:
@@ -22,7 +25,7 @@ def csv_header(line: bytes, delimiter: str) -> list[str]:
 
 
 def csv_rows(
-    data: bytes, delimiter: str, columns: list[str] | None, as_text: set[str]
+    data: bytes, delimiter: str, columns: list[str] | None, as_text: set[str], decimal: str = "."
 ) -> Iterator[dict[str, Any] | None]:
     """One object per line, None for a line that is no row; numbers become numbers, gaps None.
 
@@ -46,18 +49,27 @@ def csv_rows(
             yield None
             continue
         item: dict[str, Any] = {
-            name: text.strip() if name in as_text else _cell(text)
+            name: text.strip() if name in as_text else cell_value(text, decimal)
             for name, text in zip(columns, row, strict=True)
         }
         yield item
 
 
-def _cell(text: str) -> Any:
+def cell_value(text: str, decimal: str = ".") -> Any:
+    """A number, None for a gap, or the text itself."""
     stripped = text.strip()
     if stripped.lower() in _MISSING:
         return None
+    digits = stripped
+    if decimal == ",":
+        if "." in digits or " " in digits or "\u00a0" in digits:
+            # A point in a column of decimal commas is either a mark of thousands or a mistake, not a decimal.
+            if _GROUPED.fullmatch(digits) is None:
+                return stripped
+            digits = digits.replace(".", "").replace(" ", "").replace("\u00a0", "")
+        digits = digits.replace(",", ".", 1)
     try:
-        found = float(stripped)
+        found = float(digits)
     except ValueError:
         return stripped
     return found if math.isfinite(found) else stripped

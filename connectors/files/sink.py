@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from connectors.base import ConnectorError, Settings, Sink
+from connectors.base import Accepted, ConnectorError, Settings, Sink, unheard
 from connectors.settings.secrets import FilePath
 from connectors.settings.units import Size
 
@@ -55,9 +55,9 @@ class FileSink(Sink):
         async with self._lock:
             await asyncio.to_thread(self._open)
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         async with self._lock:
-            await asyncio.to_thread(self._write, records)
+            await asyncio.to_thread(self._write, records)  # all of them or none
 
     async def close(self) -> None:
         async with self._lock:

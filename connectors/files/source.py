@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import zlib
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from connectors.base import Batch, ConnectorError, Settings, Source
-from connectors.codec.decoder import Decode, Decoder
-from connectors.codec.lines import LineCutter
+from connectors.base import Batch, ConnectorError, Expected, Settings, Source, Unreadable
+from connectors.files.first_rows import GZIP, FileDecode, magic
+from connectors.files.reader import FileReader, NotYet, head
 from connectors.settings.secrets import FilePath
 from connectors.settings.units import Duration
 
-CHUNK = 2**20
-HEAD = 256  # bytes of the beginning that tell a file from a later one with the same inode
-
 
 class FileSource(Source):
-    """JSON lines, CSV or line protocol from a file, whole or followed like `tail -F`.
+    """JSON lines, CSV, Parquet or line protocol from a file, whole or followed like `tail -F`.
 
     The position names the file by inode and by its first bytes (inodes are reused), and the offset
     of the first line not yet read. A file renamed away is read to its end before its successor.
@@ -44,24 +40,30 @@ class FileSource(Source):
             default="begin", description="Where to start in tail mode if there is no saved position."
         )
         poll: Duration = Field(default=0.2, description="How often a followed file is polled.", gt=0)
-        decode: Decode = Field(default=Decode(), description="How a line is read.")
+        decode: FileDecode = Field(default=FileDecode(), description="How the file is read.")
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.ends = config.mode == "whole"
-        self._decoder = Decoder(config.decode)
-        self._file: IO[bytes] | None = None
-        self._inode = 0
-        self._offset = 0  # of the first byte not yet read
+        self._expected, self._again = Expected(), False
+        self._reader: FileReader | None = None
         self._behind: list[Path] = []  # rotated files still to be read before the current one
-        self._begin()
 
-    def _begin(self) -> None:
-        self._cutter = LineCutter(self.config.decode)
-        self._offset = 0
+    @classmethod
+    def requires(cls, config: Any = None) -> dict[str, tuple[str, ...]]:
+        """Parquet needs a library of its own."""
+        form = getattr(getattr(config, "decode", None), "format", "auto")
+        is_parquet = form == "parquet" or (
+            form == "auto" and getattr(config, "path", Path()).suffix == ".parquet"
+        )
+        return {**super().requires(config), **({"parquet": ("pyarrow",)} if is_parquet else {})}
+
+    def expect(self, expected: Expected) -> None:
+        """Nodes that come later have columns, too: an open table is looked at again."""
+        self._again = self._reader is not None and expected != self._expected
+        self._expected = expected
 
     async def open(self, position: Any) -> None:
-        self._decoder.open()
         await self.close()
         await asyncio.to_thread(self._open, position)
 
@@ -83,15 +85,18 @@ class FileSource(Source):
         folder, name = self.config.path.parent, self.config.path.name
         try:
             beside = [path for path in folder.iterdir() if path.name.startswith(name) and path.is_file()]
+            packed = (".gz", ".xz", ".zst", ".bz2")
             stats = {
-                path: path.stat() for path in beside if path.suffix not in (".gz", ".xz", ".zst", ".bz2")
+                path: path.stat() for path in beside if path.suffix not in packed or path == self.config.path
             }
         except OSError as error:
             raise ConnectorError(f"cannot look into {folder}: {error}", retry=True) from None
         for path, stat in stats.items():
-            if stat.st_ino == position["inode"] and stat.st_size >= position["offset"]:
+            if stat.st_ino == position["inode"]:
                 with path.open("rb") as file:
-                    if _head(file, position["head"][0]) != position["head"]:
+                    # What is packed may hold more than its size.
+                    short = stat.st_size < position["offset"] and magic(path)[:2] != GZIP
+                    if short or head(file, position["head"][0]) != position["head"]:
                         continue
                 later = [p for p, s in stats.items() if s.st_mtime_ns > stat.st_mtime_ns and p != path]
                 later = [p for p in later if p != self.config.path]
@@ -101,25 +106,24 @@ class FileSource(Source):
 
     def _start(self, path: Path, offset: int | None) -> None:
         """Open a file at an offset (None: its end); a followed file need not exist yet."""
-        self._begin()
+        tail = self.config.mode == "tail"
         try:
-            file = path.open("rb")
+            reader = FileReader(path, self.config.decode, self._expected)
         except FileNotFoundError as error:
-            if self.config.mode == "tail":
+            if tail:
                 return
             raise ConnectorError(f"cannot open {path}: {error.strerror}", retry=False) from None
+        except NotYet:
+            return
+        except Unreadable as error:
+            raise ConnectorError(str(error), retry=tail) from None
         except OSError as error:
             raise ConnectorError(f"cannot open {path}: {error.strerror}", retry=True) from None
-        self._file, self._inode = file, os.fstat(file.fileno()).st_ino
-        if offset is None:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - CHUNK))
-            offset = file.tell() + file.read().rfind(b"\n") + 1
-        if offset and self._cutter.wants_header:
-            file.seek(0)
-            self._cutter.feed(file.readline(), Batch())
-        file.seek(offset)
-        self._offset = offset
+        if tail and (reader.is_parquet or reader.is_packed):
+            reader.close()
+            raise ConnectorError(f"{path}: only text can be followed; give  mode: whole", retry=False)
+        reader.seek(offset)
+        self._reader = reader
 
     async def read(self) -> Batch | None:
         while True:
@@ -133,84 +137,62 @@ class FileSource(Source):
 
     async def _step_in_thread(self) -> tuple[Batch | None, bool]:
         step = asyncio.ensure_future(asyncio.to_thread(self._step))
-        before = self._offset - self._cutter.pending
+        before = self._reader.resume if self._reader is not None else 0
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
             await asyncio.gather(step, return_exceptions=True)
-            if self._file is not None and step.exception() is None and step.result()[0] is not None:
-                self._rewind(before)
+            if self._reader is not None and step.exception() is None and step.result()[0] is not None:
+                # Give back what a cancelled read had taken: it never crosses into another file.
+                self._reader.seek(before)
             raise
-
-    def _rewind(self, offset: int) -> None:
-        """Give back what a cancelled read had taken: it never crosses into another file."""
-        assert self._file is not None
-        header = self._cutter.header
-        self._begin()
-        self._cutter.header = header
-        self._file.seek(offset)
-        self._offset = offset
 
     def _step(self) -> tuple[Batch | None, bool]:
         """Read one chunk: (a batch or None, whether the stream has ended)."""
         try:
-            if self._file is None:
+            if self._again and self._reader is not None:
+                position = self._reader.position()
+                self._reader.close()
+                self._reader, self._again = None, False
+                self._open(position)
+            if self._reader is None:
                 self._start(self.config.path, 0)
-            if self._file is None:
-                return None, False
-            chunk = self._file.read(CHUNK)
-            if not chunk:
-                return self._at_end()
+            if self._reader is None:
+                return None, self.config.mode == "whole"  # there is nothing in it
+            before = self._reader.resume
+            batch = self._reader.read()
+            if batch is None:
+                return self._at_end(self._reader)
         except OSError as error:
             raise ConnectorError(f"cannot read {self.config.path}: {error}", retry=True) from None
-        self._offset += len(chunk)
-        batch = Batch()
-        whole = self._cutter.feed(chunk, batch)
-        if whole:
-            self._decoder.lines(whole, batch, header=self._cutter.header)
-        if whole or batch.received:
-            batch.position = self._position()
+        if batch.received or self._reader.resume > before:
+            batch.position = self._reader.position()
         return batch, False
 
-    def _at_end(self) -> tuple[Batch | None, bool]:
-        assert self._file is not None
-        if self._behind or self.config.mode == "whole" or self._rotated():
-            batch = Batch()
-            whole = self._cutter.end(batch)
-            if whole:
-                self._decoder.lines(whole, batch, header=self._cutter.header)
+    def _at_end(self, reader: FileReader) -> tuple[Batch | None, bool]:
+        if self._behind or self.config.mode == "whole" or self._rotated(reader):
+            batch = reader.end()
             if batch.received:
-                batch.position = self._position()
+                batch.position = reader.position()
                 return batch, False
             if not self._behind and self.config.mode == "whole":
                 return None, True
-            self._file.close()
-            self._file = None
+            reader.close()
+            self._reader = None
             self._start(self._behind.pop(0) if self._behind else self.config.path, 0)
             return None, False
-        if os.fstat(self._file.fileno()).st_size < self._offset:  # truncated in place
-            self._begin()
-            self._file.seek(0)
+        if reader.size < reader.offset:  # truncated in place, and perhaps written anew in another form
+            reader.close()
+            self._reader = None
         return None, False
 
-    def _rotated(self) -> bool:
+    def _rotated(self, reader: FileReader) -> bool:
         try:
-            return os.stat(self.config.path).st_ino != self._inode
+            return os.stat(self.config.path).st_ino != reader.inode
         except FileNotFoundError:
             return False  # renamed, and the successor is not there yet
 
-    def _position(self) -> dict[str, Any]:
-        assert self._file is not None
-        head = _head(self._file, HEAD)
-        return {"inode": self._inode, "offset": self._offset - self._cutter.pending, "head": head}
-
     async def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _head(file: IO[bytes], length: int) -> list[int]:
-    """Length and checksum of a file's first bytes."""
-    first = os.pread(file.fileno(), length, 0)
-    return [len(first), zlib.crc32(first)]
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp import hdrs
 from pydantic import Field, field_validator, model_validator
 
 from connectors.base import ConnectorError
@@ -16,6 +19,8 @@ from connectors.settings.units import Duration
 
 # Answers that say "never this record", as opposed to "not now" or "not with this token".
 REFUSED = {400, 405, 410, 413, 414, 415, 422}
+TOO_MANY, UNAVAILABLE = 429, 503
+PAUSE_S, LONGEST_PAUSE_S = 1.0, 3600.0  # where a receiver does not say how long, or says too much
 
 
 class HttpSettings(WithSecrets):
@@ -116,6 +121,7 @@ class HttpClient:
                     raise ConnectorError(
                         f"{self._place(url)}: HTTP {answer.status} {said}".rstrip(),
                         retry=answer.status not in REFUSED,
+                        after=pause(answer.status, answer.headers.get(hdrs.RETRY_AFTER)),
                     )
                 return bytes(body)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -134,6 +140,30 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+def pause(status: int, wanted: str | None) -> float | None:
+    """How long a receiver asks us to wait (RFC 9110, 10.2.3: seconds or a date); None if it does not.
+
+    Examples
+    --------
+    >>> pause(429, "30"), pause(429, None), pause(503, None), pause(500, "30")
+    (30.0, 1.0, None, None)
+    """
+    if status != TOO_MANY and (status != UNAVAILABLE or wanted is None):
+        return None
+    text = (wanted or "").strip()
+    seconds = PAUSE_S
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:12])
+    elif text:
+        try:
+            moment = parsedate_to_datetime(text)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            seconds = (moment - datetime.now(UTC)).total_seconds()
+        except ValueError:
+            pass  # neither: as if it had not said how long
+    return min(max(seconds, 0.0), LONGEST_PAUSE_S)
 
 
 def json_headers(**more: Any) -> dict[str, str]:

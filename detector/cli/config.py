@@ -112,6 +112,7 @@ def _missing_libraries(config: Config) -> Iterator[Any]:
 
 async def _try_connectors(config: Config, timeout: float) -> dict[str, str]:
     """Open and close each connector; what each said. One after the other: the messages stay in order."""
+    from detector.runtime.pipeline_thread import Plan
     from detector.storage.lock import Lock
 
     # A second client under the same name would take the session over from a running daemon. Without a folder
@@ -120,7 +121,9 @@ async def _try_connectors(config: Config, timeout: float) -> dict[str, str]:
     lock = Lock(folder) if folder.is_dir() else None
     said: dict[str, str] = {}
     try:
+        expected = Plan.of(config).expected
         for name, source in config.source_objects(True).items():
+            source.expect(expected)
             said[f"sources.{name}"] = await _try(source, lambda one: one.open(None), timeout)
         for name, sink in config.sink_objects(True).items():
             said[f"sinks.{name}"] = await _try(sink, lambda one: one.open(), timeout)

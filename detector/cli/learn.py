@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from detector.cli.options import config_option, json_option, report_option
 if TYPE_CHECKING:
     from detector.config.config import Config
     from detector.pipeline.pipeline import Pipeline
-    from detector.replay.recordings import Part
+    from detector.replay.recordings import Recording
     from detector.settings.core import Settings
 
 
@@ -35,11 +34,12 @@ def learn(
 ) -> None:  # fmt: skip
     """Learn thresholds from FILE, a quiet recording, and save them for `detector run`.
 
-    FILE holds JSON lines, long CSV (time, node, values) or wide CSV (time, one column per node, or
-    node.component). The report says what was promised, how it held on data not used, and how fast changes of
-    each size will be found. A short recording is learnt from, and less is promised. Exit code 4: learnt and
-    saved, but a part of the recording that was kept for the check contradicts the budget; thresholds are
-    raised until that part keeps it, and what can be promised instead is printed. Also called `calibrate`.
+    FILE holds JSON lines, CSV or Parquet: one sample a row (time, node, values), or one time a row and a
+    column per node, or node.component. The report says what was promised, how it held on data not used, and
+    how fast changes of each size will be found. A short recording is learnt from, and less is promised. Exit
+    code 4: learnt and saved, but a part of the recording that was kept for the check contradicts the budget;
+    thresholds are raised until that part keeps it, and what can be promised instead is printed.
+    `detector calibrate` is the same command.
     """
     config = load_config(config_path)
     if not dry_run and not force:
@@ -105,21 +105,31 @@ def decode_of(config: Config, source: str | None) -> Any:
     return decode
 
 
-def opened(
+def recording(
     config: Config, pipeline: Pipeline, file: Path, source: str | None, tell: bool = True
-) -> Iterator[Part]:
-    """The parts of a recording; columns without a node and nodes without a column are told of."""
-    from detector.replay.recordings import read_recording, strangers
+) -> Recording:
+    """The file as the configuration's network sees it; columns without a node and nodes without a column are
+    told of."""
+    from connectors.base import Expected
+    from detector.replay.recordings import Recording
 
     decode = decode_of(config, source)
-    common: Any = {"dim": config.dim, "names": pipeline.names, "components": config.components}
+    found = Recording(file, Expected(pipeline.names, config.dim, config.components), decode)
     if decode is None and tell:
-        unused, absent = strangers(file, **common)
-        for words, found in (("columns of no node", unused), ("nodes without a column", absent)):
-            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-            if found:
-                click.echo(f"{file}: {words}: {', '.join(found[:5])}{more}", err=True)
-    return read_recording(file, decode=decode, **common)
+        unused, absent = found.strangers()
+        for words, names in (("columns of no node", unused), ("nodes without a column", absent)):
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            if names:
+                click.echo(f"{file}: {words}: {', '.join(names[:5])}{more}", err=True)
+    return found
+
+
+def tell_problems(recorded: Recording, refused: int) -> None:
+    """The first lines that were refused, each with its reason."""
+    for problem in recorded.problems:
+        click.echo(f"refused: {problem}", err=True)
+    if refused > len(recorded.problems) > 0:
+        click.echo(f"refused: {refused} samples in all", err=True)
 
 
 def history(
@@ -127,15 +137,23 @@ def history(
     until: float | None, progress: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The samples of a recording between two times, on the grid of ticks."""
-    from detector.replay.recordings import gather, on_grid
+    from detector.replay.recordings import Grid
 
-    parts = opened(config, pipeline, file, source)
-    samples = [
-        sample for sample in gather(parts, progress)
-        if (begin is None or sample.time >= begin) and (until is None or sample.time < until)
-    ]  # fmt: skip
+    recorded = recording(config, pipeline, file, source)
+    grid, refused = Grid(pipeline.names, config.dim), 0
+    for part in recorded:
+        samples = part.batch.samples
+        if begin is not None or until is not None:
+            samples = [
+                sample for sample in samples
+                if (begin is None or sample.time >= begin) and (until is None or sample.time < until)
+            ]  # fmt: skip
+        grid.add(samples)
+        refused += sum(part.batch.rejected.values())
+        progress("reading", part.share)
+    tell_problems(recorded, refused)
     try:
-        return on_grid(samples, pipeline.names, config.dim, config.align.step, config.align.origin)
+        return grid.rows(config.align.step, config.align.origin)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
 

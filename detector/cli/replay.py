@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from detector.cli.common import Progress, as_json_text, load_config, on_terminal, progress_bar
-from detector.cli.learn import as_time, history, new_pipeline, opened
+from detector.cli.learn import as_time, history, new_pipeline, recording, tell_problems
 from detector.cli.options import config_option, json_option, report_option
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def replay(
         learnt_until = as_time(until)
         track = ReplayTimeline(pipeline) if report_path is not None else None
         analyze, pipeline.cases = Inline(config.diagnosis, config.state.folder()), []
-        for part in opened(config, pipeline, file, source, tell=until is None):
+        recorded = recording(config, pipeline, file, source, tell=until is None)
+        for part in recorded:
             samples = part.batch.samples
             if from_state and samples and not counts["samples"]:
                 _warn_of_learnt(pipeline, file, samples[0].time)
@@ -78,6 +79,7 @@ def replay(
             from detector.report.pages import replay_page
 
             report_path.write_text(replay_page(track, known, file.name), encoding="utf-8")
+    tell_problems(recorded, counts["refused"])
     click.echo(_summary(pipeline, counts, show.seen, time.monotonic() - begun), err=True)
 
 

@@ -149,6 +149,7 @@ class Daemon:
 
     def add_reader(self, name: str, source: Any) -> SourceTask:
         kind = str(self.config.sources[name].type)  # type: ignore[attr-defined]
+        source.expect(self.worker.plan.expected)
         stored = self.recorder.positions.get(name)
         reader = SourceTask(
             name, kind, source, stored, self.intake, self.metrics, self.once, self._source_ended

@@ -117,6 +117,8 @@ async def _exchange_sources(daemon: Daemon, old: Config, sources: dict[str, Any]
     for name, source in sources.items():
         if name not in daemon.readers:
             daemon.add_reader(name, source).start()
+        else:
+            daemon.readers[name].source.expect(daemon.worker.plan.expected)
 
 
 async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) -> None:

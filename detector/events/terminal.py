@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from connectors.base import Accepted, unheard
 from connectors.stdio import StdoutSink
 from detector.events.model import clock
 
@@ -108,7 +109,7 @@ def joined(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     for record in sorted(records, key=lambda record: float(record["time"])):
         last = made[-1] if made else None
         same = last is not None and all(last[key] == record[key] for key in ("event", "incident"))
-        if last is not None and same and record["event"] == "incident.examined":
+        if last is not None and same and record["event"] == "incident.analyzed":
             kinds = f"{last['details']['kind']}, {record['details']['kind']}"
             summary = f"{last['summary']}; {record['summary']}"
             made[-1] = {**last, "summary": summary, "details": {**last["details"], "kind": kinds}}
@@ -120,9 +121,10 @@ def joined(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 class PrettyStdout(StdoutSink):
     """Standard output where people look at it."""
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        text = "".join(line(record) + "\n" for record in joined(records)).encode()
-        await asyncio.to_thread(self._write, text)
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
+        if records:
+            text = "".join(line(record) + "\n" for record in joined(records)).encode()
+            await asyncio.to_thread(self._write, str(records[-1]["id"]), text)
 
 
 def is_terminal(descriptor: int) -> bool:

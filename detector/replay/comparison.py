@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from detector.network.files import from_adjacency_file, from_edge_file, from_graphml_file
 from detector.network.network import Network
-from detector.replay.recordings import gather, look_at, on_grid, read_recording
+from detector.replay.recordings import Grid, Recording
 from estimators.core.base import Progress
 from estimators.core.types import Floats
 from estimators.ratio.two_sample_test import CollaborativeTwoSampleTest, Control
@@ -109,47 +108,18 @@ class Comparison:
 
 def read_samples(path: Path, step: float | None = None) -> Recorded:
     """A recording as a table of times and nodes; with ``step`` times are rounded down to it, in seconds."""
-    form = look_at(path)
-    components: tuple[str, ...] = ()
-    if form.is_wide:
-        components = _components(form.header[1:])
-    parts = read_recording(path, dim=len(components) or 1, components=components or None)
-    refused = 0
-
-    def counted() -> Any:
-        nonlocal refused
-        for part in parts:
-            refused += sum(part.batch.rejected.values())
-            yield part
-
-    samples = gather(counted())
-    if not samples:
-        raise ValueError(f"{path}: there is no sample in it")
-    dims = Counter(len(sample.values) for sample in samples)
-    if len(dims) > 1:
-        raise ValueError(f"{path}: samples have different numbers of values: {sorted(dims)}")
-    names = tuple(dict.fromkeys(sample.node for sample in samples))
-    dim = next(iter(dims))
-    if step is not None:
-        values, _ = on_grid(samples, names, dim, step)
-        return Recorded(str(path), names, components, values, refused)
-    _, rows = np.unique([sample.time for sample in samples], return_inverse=True)
-    index = {name: v for v, name in enumerate(names)}
-    values = np.full((int(rows.max()) + 1, len(names), dim), np.nan)
-    values[rows, [index[sample.node] for sample in samples]] = [sample.values for sample in samples]
-    return Recorded(str(path), names, components, values, refused)
-
-
-def _components(columns: Sequence[str]) -> tuple[str, ...]:
-    """Of columns called node.component, if all nodes have the same ones."""
-    if not all("." in name for name in columns):
-        return ()
-    by_node: dict[str, list[str]] = {}
-    for name in columns:
-        node, _, component = name.rpartition(".")
-        by_node.setdefault(node, []).append(component)
-    kinds = {tuple(parts) for parts in by_node.values()}
-    return next(iter(kinds)) if len(kinds) == 1 else ()
+    recording = Recording(path)
+    grid, refused = Grid(None, None), 0
+    for part in recording:
+        grid.add(part.batch.samples)
+        refused += sum(part.batch.rejected.values())
+    if not len(grid.times):
+        why = f": {recording.problems[0]}" if recording.problems else ""
+        raise ValueError(f"{path}: there is no sample in it{why}")
+    if len(grid.dims) > 1:
+        raise ValueError(f"{path}: samples have different numbers of values: {sorted(grid.dims)}")
+    values, _ = grid.rows(step) if step is not None else grid.distinct()
+    return Recorded(str(path), tuple(grid.names), tuple(recording.layout.components), values, refused)
 
 
 def read_graph(path: Path) -> Network:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from connectors.base import Sample
+from connectors.base import Expected, Sample
 from detector.events.model import Event
 from detector.incidents.case import Case
 from detector.network.network import Network
@@ -47,6 +47,12 @@ class Plan:
     def of(cls, config: Config) -> Plan:
         """ConfigError if a file that it names cannot be used."""
         return cls(config.network(), config.dim, config.settings(), config.names(), config.components)
+
+    @property
+    def expected(self) -> Expected:
+        """What the nodes are called, for sources of tables."""
+        names = self.network.names if self.network is not None else self.names
+        return Expected(names, self.dim, self.components)
 
     def fresh(self) -> Pipeline:
         return Pipeline(self.network, self.dim, self.settings, names=self.names, components=self.components)

@@ -37,6 +37,9 @@ LEARNT = {
     "snapshot_piece": "seq = (SELECT max(seq) FROM state.snapshot)",
     "label": "1",
     "model": "1",
+    "comment": "1",
+    "silence": "1",
+    "override": "1",
 }
 
 
@@ -126,7 +129,8 @@ def adopt(connection: sqlite3.Connection, copy: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for table in ("journal", "snapshot", "snapshot_piece"):
             connection.execute(f"DELETE FROM main.{table}")
-        for table in LEARNT:
+        there = {name for (name,) in connection.execute("SELECT name FROM copy.sqlite_schema")}
+        for table in LEARNT.keys() & there:  # a copy of an earlier version has fewer
             connection.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM copy.{table}")
         connection.execute("COMMIT")
     except BaseException:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from detector.storage.schema import SCHEMA, VERSION, migrate
+from detector.storage.schema import SCHEMA, VERSION, migrate, wrong_table
 
 FILE = "detector.db"
 APPLICATION = 0x64746374  # "dtct": tells our files from other SQLite databases
@@ -102,6 +102,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, new: bool) -> None:
         if "already exists" in str(error) or "duplicate column" in str(error):
             raise StateDamaged(f"{path} is not of version {version}, as it says: {error}") from error
         raise
+    if (table := wrong_table(connection)) is not None:
+        raise StateDamaged(f"{path}: the columns of table {table} are not those of version {VERSION}")
     if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == 0:  # a file of version 0.1
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         with contextlib.suppress(sqlite3.OperationalError):  # no room for a copy: it stays as large as it is

@@ -70,6 +70,7 @@ def inspect(folder: Path) -> dict[str, Any]:
             },
             "models": tables.list_models(connection),
             "outbox": dict(connection.execute("SELECT sink, count(*) FROM outbox GROUP BY sink").fetchall()),
+            "set_aside": ask("SELECT count(*) FROM outbox WHERE since IS NOT NULL"),
             "damaged_files": files_aside(folder),
             "backups": describe(folder),
         }

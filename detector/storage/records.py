@@ -78,10 +78,45 @@ def pending(connection: sqlite3.Connection, sink: str) -> list[Record]:
     """What a sink has not taken yet, oldest first; a record that does not match its checksum is left out."""
     rows = connection.execute(
         "SELECT r.id, r.incident, r.event, r.time, r.body, r.crc FROM outbox o JOIN record r ON r.id = o.id "
-        "WHERE o.sink = ? ORDER BY r.number",
+        "WHERE o.sink = ? AND o.since IS NULL ORDER BY r.number",
         (sink,),
     )
     return _sound(rows)
+
+
+class SetAside(NamedTuple):
+    """A record that a sink would not take, kept until somebody sends it again or drops it."""
+
+    sink: str
+    id: str
+    since: float
+    tries: int
+    error: str
+
+
+def set_aside(connection: sqlite3.Connection, given_up: Iterable[SetAside]) -> None:
+    """Keep these, but do not send them again."""
+    connection.executemany(
+        "UPDATE outbox SET since = ?, tries = ?, error = ? WHERE sink = ? AND id = ?",
+        [(one.since, one.tries, one.error, one.sink, one.id) for one in given_up],
+    )
+
+
+def list_set_aside(connection: sqlite3.Connection) -> list[tuple[SetAside, Record]]:
+    """What is set aside, in the order in which that happened."""
+    rows = connection.execute(
+        "SELECT o.sink, o.id, o.since, o.tries, o.error, r.incident, r.event, r.time, r.body, r.crc "
+        "FROM outbox o JOIN record r ON r.id = o.id WHERE o.since IS NOT NULL ORDER BY o.since, r.number"
+    )
+    found = [(SetAside(*row[:5]), Record(row[1], *row[5:9]), row[9]) for row in rows]
+    return [(one, record) for one, record, crc in found if record.checksum() == crc]
+
+
+def send_again(connection: sqlite3.Connection, chosen: Iterable[tuple[str, str]]) -> None:
+    """What was set aside waits for its sink again, by (sink, id)."""
+    connection.executemany(
+        "UPDATE outbox SET since = NULL, tries = NULL, error = NULL WHERE sink = ? AND id = ?", list(chosen)
+    )
 
 
 def prune(connection: sqlite3.Connection, keep: int, size: int, labelled_size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 
@@ -10,8 +11,11 @@ import msgspec
 from detector.settings.renamed import ANALYZERS
 from detector.storage import cases, records
 
-VERSION = 4
-TABLES = ("journal", "snapshot", "snapshot_piece", "record", "label", "outbox", "case_file", "model")
+VERSION = 6
+TABLES = (
+    "journal", "snapshot", "snapshot_piece", "record", "label", "outbox", "case_file", "model",
+    "node_layout", "node_history", "incident_signal", "comment", "silence", "audit", "override",
+)  # fmt: skip
 
 FIRST = """
 CREATE TABLE journal (
@@ -49,7 +53,50 @@ CREATE TABLE identity (id TEXT NOT NULL);
 INSERT INTO identity VALUES (lower(hex(randomblob(16))));
 ALTER TABLE journal ADD COLUMN time REAL;
 """
-SCHEMA = FIRST + CASES + IDENTITY
+# What the console shows: signals of nodes and incidents; and what people do there: comments, silences,
+# settings in place of those of the configuration, each with the name of who did it.
+CONSOLE = """
+CREATE TABLE node_layout (id INTEGER PRIMARY KEY, names BLOB NOT NULL);
+CREATE TABLE node_history (
+    tier INTEGER NOT NULL, chunk INTEGER NOT NULL, begin REAL NOT NULL, until REAL NOT NULL,
+    layout INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (tier, chunk, begin));
+CREATE TABLE incident_signal (
+    incident TEXT NOT NULL, node TEXT NOT NULL, place INTEGER NOT NULL, until REAL NOT NULL,
+    body BLOB NOT NULL, UNIQUE (incident, node));
+CREATE TABLE comment (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, incident TEXT NOT NULL, time REAL NOT NULL, who TEXT NOT NULL,
+    crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX comment_incident ON comment (incident);
+CREATE TABLE silence (id TEXT NOT NULL PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL,
+    subject TEXT NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX audit_subject ON audit (subject);
+CREATE TABLE override (key TEXT NOT NULL PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+# Records that a sink refused again and again are set aside: since when, after how many tries, and why.
+SET_ASIDE = """
+ALTER TABLE outbox ADD COLUMN since REAL;
+ALTER TABLE outbox ADD COLUMN tries INTEGER;
+ALTER TABLE outbox ADD COLUMN error TEXT;
+"""
+SCHEMA = FIRST + CASES + IDENTITY + CONSOLE + SET_ASIDE
+
+
+def wrong_table(connection: sqlite3.Connection) -> str | None:
+    """The first table that has not the columns it should have.
+
+    To SQLite, a flipped bit in the name of a column is no damage.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:")) as right:
+        right.executescript(SCHEMA)
+        for table in (*TABLES, "identity", "sqlite_sequence"):
+            there, wanted = (
+                [row[1] for row in db.execute(f"PRAGMA table_info({table})")] for db in (connection, right)
+            )
+            if sorted(there) != sorted(wanted):
+                return table
+    return None
 
 
 def migrate(connection: sqlite3.Connection, version: int) -> None:
@@ -74,6 +121,18 @@ def add_cases(connection: sqlite3.Connection) -> None:
 def add_identity(connection: sqlite3.Connection) -> None:
     """Version 3 to 4: what high-water mark and backups need to know."""
     for statement in IDENTITY.split(";"):
+        connection.execute(statement)
+
+
+def add_console(connection: sqlite3.Connection) -> None:
+    """Version 4 to 5: what the console shows and what people do there."""
+    for statement in CONSOLE.split(";"):
+        connection.execute(statement)
+
+
+def add_set_aside(connection: sqlite3.Connection) -> None:
+    """Version 5 to 6: records that a sink would not take."""
+    for statement in SET_ASIDE.split(";"):
         connection.execute(statement)
 
 
@@ -129,4 +188,6 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: add_cases,
     2: rename,
     3: add_identity,
+    4: add_console,
+    5: add_set_aside,
 }  # by the version before

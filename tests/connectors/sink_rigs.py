@@ -199,7 +199,7 @@ class KafkaRig(Rig):
         found = []
         while (got := await asyncio.to_thread(consumer.poll, 1.0)) is not None:
             assert got.error() is None
-            found.append((got.key().decode(), json.loads(got.value())))
+            found.append((dict(got.headers())["id"].decode(), json.loads(got.value())))
         consumer.close()
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from connectors import ConnectorError, Settings, Sink
+from connectors import Accepted, ConnectorError, Settings, Sink, unheard
 from connectors.settings.secrets import FilePath
 
 
@@ -30,7 +30,7 @@ class LampSink(Sink):
         if not self.config.path.exists():
             raise ConnectorError(f"there is no {self.config.path}", retry=True)
 
-    async def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
         # The same records may come again after a failure: adding and discarding twice changes nothing.
         for record in records:
             if record["event"] == "incident.resolved":

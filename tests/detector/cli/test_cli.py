@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -267,6 +268,23 @@ def test_replay_prints_what_a_live_run_would(folder: Path) -> None:
     assert "incidents: " in result.stderr
     assert run("replay", "wide.csv").stdout == result.stdout, "the same data, the same events"
     assert not (folder / "state").exists()
+
+
+def test_run_reads_what_replay_reads(folder: Path) -> None:
+    """A wide table, whose columns are the nodes: the same incidents, with the same ids."""
+    told = [json.loads(line) for line in run("replay", "wide.csv").stdout.splitlines()]
+    (folder / "config.yaml").write_text(CONFIG.replace("samples.jsonl", "wide.csv"))
+    done = subprocess.run(
+        [sys.executable, "-m", "detector", "run", "--once"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    sent = [json.loads(line) for line in (folder / "incidents.jsonl").read_text().splitlines()]
+
+    def opened(records: list[Any]) -> list[str]:
+        return [record["incident"] for record in records if record["event"] == "incident.opened"]
+
+    assert opened(sent) == opened(told)
+    assert opened(sent)
 
 
 def test_replay_learns_from_as_much_as_it_is_told(folder: Path) -> None:

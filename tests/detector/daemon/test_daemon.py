@@ -113,7 +113,8 @@ def test_once_takes_silence_for_the_end_of_a_followed_file(tmp_path: Path) -> No
 def test_a_source_of_which_nothing_can_be_used_is_told(tmp_path: Path) -> None:
     """Wrong decode settings must not look like silence."""
     (tmp_path / "in.jsonl").write_text("time,n0,n1\n" + "1700000000,1.0,2.0\n" * 50)
-    with rig.Service(rig.write_config(tmp_path), "--once") as service:
+    source = {"type": "file", "path": str(tmp_path / "in.jsonl"), "decode": {"format": "json"}}
+    with rig.Service(rig.write_config(tmp_path, sources={"in": source}), "--once") as service:
         assert service.process.wait(60) == 0
         assert "source in: nothing of this can be used: 51 malformed; see its decode" in service.said()
 
