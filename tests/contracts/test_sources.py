@@ -313,7 +313,7 @@ def test_a_dead_peer_is_an_error_worth_a_retry(name: str, running: Any, tmp_path
         opening = asyncio.create_task(patient.open(None))
         await asyncio.sleep(0.3)
         opening.cancel()
-        await asyncio.wait_for(patient.close(), 5)
+        await asyncio.wait_for(patient.close(), 30)
         await asyncio.gather(opening, return_exceptions=True)
 
     run(name, running, tmp_path, test)
