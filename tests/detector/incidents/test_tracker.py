@@ -209,6 +209,19 @@ def test_linked_incidents_merge_into_the_older() -> None:
     assert run(incidents, decision(5, hot="be", member="be")) == []
 
 
+def test_a_late_change_next_to_an_old_incident_stays_its_own() -> None:
+    incidents = machine(update_every=1000.0)
+    events = []
+    for t in (100, 101):
+        events += incidents.step(decision(t, hot="b", member="b"), Windows(float(t), onset=80.0))
+    for t in range(200, 230):  # windows do not reach back to before this change: it may have begun any time
+        events += incidents.step(decision(t, hot="bc", member="bc"), Windows(float(t), onset=130.0))
+    older, younger = events
+    assert kinds(events) == ["incident.opened"] * 2
+    assert younger.onset_earliest is None
+    assert younger.details["beside"] == [older.incident]
+
+
 def test_flapping_near_the_threshold_is_one_incident() -> None:
     incidents = machine()
     flapping = [
