@@ -7,6 +7,10 @@ A node that is restless by nature pays for itself: it neither makes the network 
 false alarms. The update is the stochastic approximation of a quantile (Robbins and Monro 1951): the share of
 ticks above a_v returns to p_v when the data grow more restless, without any assumption on their law. It never
 falls below what was learnt: nothing vouches for a threshold lower than the history did.
+
+What happens is no restlessness. Nodes of an incident and those linked to them wait, and then for as long as
+it is in the windows; what an event has taught them before it was told is taken back. Else a day of events
+makes the network deaf, each raising the bar for the next one at its neighbours.
 """
 
 from __future__ import annotations
@@ -42,6 +46,9 @@ class TailScale:
     def __init__(self, quantile: Floats, share: Floats, unit: float) -> None:
         self.quantile, self.share, self.unit = quantile, share, unit
         self.floor = quantile.copy()
+        self.lately = np.zeros_like(quantile)  # rise of log a_v that an event would explain
+        self.calm = np.zeros(len(quantile), np.int64)  # ticks since a_v was passed
+        self.waits = np.zeros(len(quantile), np.int64)  # ticks until a node is followed again
         self.adapts = True
 
     @classmethod
@@ -69,18 +76,28 @@ class TailScale:
     def weight(self) -> Floats:
         return np.asarray(self.quantile / self.unit)
 
-    def follow(self, S: Floats, live: NDArray[np.bool_]) -> None:
-        """After a tick with statistics S (N,), as they are before weighting; nodes that are not live stay."""
+    def follow(self, S: Floats, live: NDArray[np.bool_], event: NDArray[np.bool_], memory: int) -> None:
+        """After a tick with statistics S (N,), as they are before weighting; nodes that are not live stay.
+
+        What happens at nodes with an ``event`` is in the windows for ``memory`` ticks from then on.
+        """
         if not self.adapts:
             return
-        moves = live & np.isfinite(S)
+        taken_back = self.quantile * np.exp(-self.lately)
+        self.quantile = np.where(event, np.maximum(taken_back, self.floor), self.quantile)
+        self.waits = np.where(event, memory, np.maximum(self.waits - 1, 0))
         with np.errstate(invalid="ignore"):
             step = RATE * ((self.quantile < S) - self.share)
-        self.quantile = np.maximum(np.where(moves, self.quantile * np.exp(step), self.quantile), self.floor)
+        step = np.where(live & np.isfinite(S) & (self.waits == 0), step, 0.0)
+        moved = np.maximum(self.quantile * np.exp(step), self.floor)
+        self.quantile = np.where(step == 0.0, self.quantile, moved)
+        self.calm = np.where(step > 0.0, 0, np.minimum(self.calm + 1, memory))
+        risen = np.minimum(self.lately + np.maximum(step, 0.0), RATE * memory)
+        self.lately = np.where(event | (self.calm == memory), 0.0, risen)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        arrays = {"quantile": self.quantile.copy(), "floor": self.floor.copy(), "share": self.share.copy()}
-        return arrays | {"unit": np.array(self.unit)}
+        names = ("quantile", "floor", "share", "lately", "calm", "waits")
+        return {name: getattr(self, name).copy() for name in names} | {"unit": np.array(self.unit)}
 
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]], rows: NDArray[np.intp]) -> TailScale:
@@ -89,4 +106,7 @@ class TailScale:
         share = np.where(rows >= 0, arrays["share"][rows], np.median(arrays["share"]))
         made = cls(quantile, share, float(arrays["unit"]))
         made.floor = np.where(rows >= 0, arrays["floor"][rows], np.median(arrays["floor"]))
+        for name in ("lately", "calm", "waits"):
+            if name in arrays:  # early states have none
+                getattr(made, name)[rows >= 0] = arrays[name][rows[rows >= 0]]
         return made

@@ -55,9 +55,9 @@ class JointStatistic:
             np.maximum(ratio, np.sqrt(energy) / SHARE, out=self.joint)
         np.divide(self.joint, self.tails.weight, out=self.event)
 
-    def follow(self, live: NDArray[np.bool_]) -> None:
-        """The tick ends without an incident at the ``live`` nodes: their tails are followed."""
-        self.tails.follow(self.joint, live)
+    def follow(self, live: NDArray[np.bool_], event: NDArray[np.bool_], memory: int) -> None:
+        """The tick ends: tails of ``live`` nodes are followed, not where an ``event`` is, or was lately."""
+        self.tails.follow(self.joint, live, event, memory)
 
     def hold(self, nodes: Sequence[int]) -> None:
         """Freeze the references of ``nodes``."""

@@ -37,7 +37,7 @@ def play(joint: JointStatistic, x: np.ndarray, ratio: float = 0.0) -> np.ndarray
         for view in range(len(joint.charts)):
             joint.slide(view, EVERYONE, row)
         joint.update(np.full(N, ratio), EVERYONE)
-        joint.follow(np.ones(N, np.bool_))
+        joint.follow(np.ones(N, np.bool_), np.zeros(N, np.bool_), 50)
         events.append(joint.event.copy())
     return np.array(events)
 
