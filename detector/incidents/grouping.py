@@ -57,7 +57,7 @@ def _beside(incidents: OpenIncidents, group: Indices) -> list[Incident]:
 
 
 def merge_linked(incidents: OpenIncidents, decision: Decision) -> list[Event]:
-    """Incidents that are linked and began together are one; not one that opened when nobody joined any more."""
+    """Incidents that are linked and began together are one; into one that grows no more nothing merges."""
     events = []
     for younger in list(incidents.open.values())[:0:-1]:
         near = {

@@ -13,6 +13,7 @@ from detector.incidents.decision import Decision
 from detector.incidents.tracker import IncidentError, IncidentTracker
 from detector.settings.incidents import IncidentSettings
 from estimators.core.graph import Graph
+from estimators.streaming.membership import Membership
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g", "h"]  # a path: a-b-c-d-e-f-g-h
 
@@ -220,6 +221,27 @@ def test_a_late_change_next_to_an_old_incident_stays_its_own() -> None:
     assert kinds(events) == ["incident.opened"] * 2
     assert younger.onset_earliest is None
     assert younger.details["beside"] == [older.incident]
+
+
+class Named(Windows):
+    """Evidence that b and c changed beyond doubt, d possibly, and nobody else."""
+
+    def membership(self, nodes: np.ndarray, since: float, seeds: np.ndarray) -> Membership:
+        probability = np.choose(np.clip(nodes, 0, 4), [0.0, 0.999, 0.999, 0.4, 0.0])
+        return Membership(probability, 1.0 - probability)
+
+
+def test_accept_is_for_all_that_changed_whether_their_own_statistic_shows_it_or_not() -> None:
+    incidents = machine()
+    opened, *_ = [
+        event
+        for t in range(100, 130)
+        for event in incidents.step(decision(t, hot="b", member="b"), Named(float(t), onset=90.0))
+    ]
+    assert nodes(opened) == {"b": "alarmed", "c": "alarmed", "d": "suspected"}
+    incidents.accept(str(opened.incident), 130.0)
+    assert sorted(incidents.actions.rebaseline) == [1, 2, 3]
+    assert incidents.actions.release == []
 
 
 def test_flapping_near_the_threshold_is_one_incident() -> None:
