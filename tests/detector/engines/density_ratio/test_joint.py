@@ -27,7 +27,7 @@ def learnt(dims=(1, 1), seed=0) -> JointStatistic:
         learn_levels(charts, rng.normal(size=(800, N, d)), 5)[0]
         for charts, d in zip(made.fresh().charts, dims, strict=True)
     ]
-    made.tails = TailScale.fit(np.abs(rng.normal(size=(500, N))) + 1.0)
+    made.tails = TailScale.fit(np.abs(rng.normal(size=(500, N))) + 1.0, 50)
     return made
 
 
