@@ -67,12 +67,14 @@ class JointStatistic:
     def release(self, nodes: Sequence[int]) -> None:
         """They follow again; where the level has not come back, what is now is the baseline from here on.
 
-        Else the frozen reference would open the same incident again, for as long as windows are.
+        Else the frozen reference would open the same incident again, for as long as windows are. Of a node
+        that is back the windows have been told to `forget` the change: there the reference holds.
         """
         some = np.asarray(nodes, np.int32)
         for charts in self.charts:
             charts.hold(some, False)
-        self.restart(some[self.joint[some] > STALE])
+            stale = (self.joint[some] > STALE) & (charts.test_count[some] > 0)
+            charts.restart(some[stale])
 
     def forget(self, v: int) -> None:
         """What node v did lately was a fault that is over."""

@@ -89,6 +89,23 @@ def test_a_level_that_has_not_come_back_is_the_baseline_after_the_incident():
     assert play(joint, shifted[:30])[-1, 4] > 5.5  # and it sees the next change from there
 
 
+def test_a_level_that_has_come_back_needs_no_new_baseline():
+    joint = learnt()
+    rng = np.random.default_rng(6)
+    play(joint, rng.normal(size=(150, N, 1)))
+    shifted = rng.normal(size=(60, N, 1))
+    shifted[:, 4] += 4.0
+    play(joint, shifted[:20])
+    joint.hold([4])
+    play(joint, shifted[20:])
+    play(joint, rng.normal(size=(10, N, 1)))  # it is back, and still in the windows
+    assert joint.joint[4] > 3.0
+    joint.forget(4)
+    joint.release([4])
+    assert np.nanmax(play(joint, rng.normal(size=(40, N, 1)))[:, 4]) < 5.0
+    assert play(joint, shifted[:25])[-1, 4] > 6.0  # and soon the next change is seen as the first one was
+
+
 def test_differencing_does_not_hide_a_lasting_change_of_level():
     """One sample of the differenced signal shows it; levels, a view of their own, show it from then on."""
     rng = np.random.default_rng(4)
