@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 
 from detector.diagnosis.registry import present_name
 from detector.events.label import Label
-from detector.http import diagnosis, health, incidents, status_page, streams
+from detector.http import diagnosis, health, incidents, outbox, status_page, streams
 from detector.http.answers import answer
 from detector.http.openapi import document
 
@@ -88,6 +88,12 @@ _CURRENT = (
     Route("POST", "/api/v1/incidents/{incident}/analyze", diagnosis.analyze,
           "Analyze an incident now, by what is known today; nothing of it is recorded.", **_ACTION,
           former="/api/v1/incidents/{incident}/examine"),
+    Route("GET", "/api/v1/outbox", outbox.list_aside, "Records that a sink would not take, oldest first.",
+          answer=outbox.Aside, errors=(503,)),
+    Route("POST", "/api/v1/outbox/send", outbox.send, "Send records again that are set aside.",
+          body=outbox.Chosen, answer=outbox.Count, errors=(400, 404, 408, 503)),
+    Route("POST", "/api/v1/outbox/drop", outbox.drop, "Forget records that are set aside.",
+          body=outbox.Chosen, answer=outbox.Count, errors=(400, 404, 408, 503)),
     Route("GET", "/api/v1/diagnosis", diagnosis.overview,
           "Analyzers, models, case files that wait, the latest actions.", errors=(503,),
           former="/api/v1/aftermath"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from detector.incidents.case import Case
 from detector.storage.cases import Key
 from detector.storage.journal import Entry
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 from detector.storage.snapshot import Snapshot
 
 
@@ -19,6 +19,7 @@ class Bundle:
     records: list[Record] = field(default_factory=list)
     sinks: tuple[str, ...] = ()  # the records are addressed to these
     delivered: list[tuple[str, str]] = field(default_factory=list)  # (sink, record id) to forget
+    set_aside: list[SetAside] = field(default_factory=list)
     snapshot: Snapshot | None = None  # after all entries
     cases: list[Case] = field(default_factory=list)
     analyzed: list[Key] = field(default_factory=list)
@@ -27,7 +28,13 @@ class Bundle:
     @property
     def empty(self) -> bool:
         return not (
-            self.entries or self.records or self.delivered or self.snapshot or self.cases or self.analyzed
+            self.entries
+            or self.records
+            or self.delivered
+            or self.set_aside
+            or self.snapshot
+            or self.cases
+            or self.analyzed
         )
 
     @property

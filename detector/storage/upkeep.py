@@ -38,6 +38,7 @@ class Bounds:
     cases: int = 1000
     case_bytes: int = 12 * 2**20
     labelled_case_bytes: int = 12 * 2**20
+    set_aside_bytes: int = 4 * 2**20  # of each sink
 
     @classmethod
     def of(cls, state: StateSettings, diagnosis: DiagnosisSettings) -> Bounds:
@@ -45,6 +46,7 @@ class Bounds:
         return cls(
             state.history, state.history_size, state.labelled_size,
             diagnosis.keep, diagnosis.keep_size, diagnosis.keep_labelled_size,
+            state.set_aside_size,
         )  # fmt: skip
 
 
