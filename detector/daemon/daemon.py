@@ -177,7 +177,7 @@ class Daemon:
         settings = self.config.exchange
         exchange = None
         if connectors is not None and settings is not None:
-            from detector.diagnosis.regime.peers import (
+            from detector.diagnosis.exchange.peers import (
                 PeerExchange,  # with all of its numerics: only if wanted
             )
 
