@@ -244,7 +244,10 @@ class Daemon:
             self.backups.soon()
 
     async def _take_over(self, outcome: Outcome) -> None:
-        for event in await self.recorder.add(outcome.entries, outcome.events, None, outcome.cases):
+        fresh = await self.recorder.add(
+            outcome.entries, outcome.events, None, outcome.cases, blocks=outcome.blocks
+        )
+        for event in fresh:
             self.status.event(event)
 
     async def _analyzed(self, events: Sequence[Event], key: Key) -> None:

@@ -16,6 +16,7 @@ from msgspec import Meta
 from detector.events.label import Label, parse_label
 from detector.events.model import Event
 from detector.http.answers import Problem, answer, parse_body, parse_query
+from detector.http.remarks import note
 from detector.http.service import SERVICE
 
 COMMAND_S = 30.0  # a command waits behind batches, and perhaps behind a calibration
@@ -123,6 +124,7 @@ async def _command(request: web.Request, name: str, given: dict[str, Any]) -> we
         raise Problem(404 if "not known" in str(failure) else 409, str(failure)) from None
     except (TimeoutError, asyncio.CancelledError):
         raise Problem(503, "busy or stopping; the command was not carried out in time") from None
+    await note(request, name, request.match_info["incident"], given)
     return answer({"records": [event.record() for event in events]})
 
 
