@@ -11,8 +11,10 @@ from detector.http.service import SourceRoute
 from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
 from detector.storage.records import Record
+from detector.storage.silences import Silence
 
 if TYPE_CHECKING:
     from detector.daemon.daemon import Daemon
@@ -54,6 +56,13 @@ class HttpService:
     def queue(self) -> float:
         queue = self._daemon.ingest_queue
         return queue.samples / max(queue.capacity, 1)
+
+    @property
+    def routing(self) -> Routing:
+        return self._daemon.recorder.routing
+
+    async def put_silence(self, silence: Silence) -> None:
+        await self._daemon.put_silence(silence)
 
     def readiness(self) -> tuple[bool, dict[str, Any]]:
         return self._daemon.status.readiness()

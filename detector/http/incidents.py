@@ -39,6 +39,7 @@ class IncidentList(msgspec.Struct):
 
     incidents: list[Event]
     findings: list[Event]
+    silenced: list[str]  # ids of those whose opening was sent to nobody
 
 
 class IncidentRecords(msgspec.Struct):
@@ -81,8 +82,10 @@ async def list_incidents(request: web.Request) -> web.Response:
         stored = [one for one in stored if (one.incident in still_open) == (query.state == "open")]
     stored = stored[: query.limit]
     findings = await service.findings([str(one.incident) for one in stored])
+    listed = [one.content() for one in stored]
     return answer({
-        "incidents": [one.content() for one in stored], "findings": [one.content() for one in findings],
+        "incidents": listed, "findings": [one.content() for one in findings],
+        "silenced": [one["incident"] for one in listed if service.routing.silenced(one)],
     })  # fmt: skip
 
 

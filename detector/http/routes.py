@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 
 from detector.diagnosis.registry import present_name
 from detector.events.label import Label
-from detector.http import diagnosis, health, incidents, remarks, signals, status_page, streams
+from detector.http import diagnosis, health, incidents, remarks, signals, silences, status_page, streams
 from detector.http.answers import answer
 from detector.http.openapi import document
 from detector.settings.service import Role
@@ -114,6 +114,13 @@ _CURRENT = (
           answer=remarks.Comments, errors=(404, 503)),
     Route("POST", "/api/v1/incidents/{incident}/comments", remarks.comment, "Write something about it.",
           body=remarks.NewComment, answer=remarks.Comments, errors=(400, 404, 408, 503), role="operate"),
+    Route("GET", "/api/v1/silences", silences.list_silences, "Silences and maintenance windows.",
+          answer=silences.Silences),
+    Route("POST", "/api/v1/silences", silences.add, "Send nothing about some nodes for some time.",
+          body=silences.NewSilence, answer=silences.ShownSilence, errors=(400, 408, 409, 503),
+          role="operate"),
+    Route("POST", "/api/v1/silences/{silence}/end", silences.end, "End a silence before its time.",
+          answer=silences.ShownSilence, errors=(404, 409, 503), role="operate"),
     Route("GET", "/api/v1/audit", remarks.audit, "What people did, newest first.", query=remarks.AuditQuery,
           answer=remarks.AuditTrail, errors=(400, 503)),
     Route("GET", "/api/v1/diagnosis", diagnosis.overview,

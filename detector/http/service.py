@@ -12,8 +12,10 @@ from detector.events.model import Event
 from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
 from detector.storage.records import Record
+from detector.storage.silences import Silence
 
 Result = TypeVar("Result")
 
@@ -56,6 +58,15 @@ class Service(Protocol):
     @property
     def queue(self) -> float:
         """How full the queue before the pipeline is, 0 to 1."""
+        ...
+
+    @property
+    def routing(self) -> Routing:
+        """Which records go where, and the silences."""
+        ...
+
+    async def put_silence(self, silence: Silence) -> None:
+        """Store it and let it count."""
         ...
 
     def readiness(self) -> tuple[bool, dict[str, Any]]: ...

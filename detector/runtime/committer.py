@@ -20,6 +20,7 @@ from detector.events.model import Event, detector_event
 from detector.incidents.case import Case
 from detector.pipeline.signal_capture import Block
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import StateSettings
 from detector.storage.cases import Key
 from detector.storage.database import StateDamaged, StateError, StateRefused, StateUnavailable
@@ -55,6 +56,7 @@ class Committer:
         self.damages: deque[Damage] = deque(maxlen=SHOWN)  # found since the start
         self.stream_time: Callable[[], float] = time.time
         self.sinks: tuple[str, ...] = ()
+        self.routing = Routing()
         self.needs_snapshot = False
         self.filed: Callable[[], None] | None = None  # hears of case files that are durable
         self.given_up: Callable[[StateRefused], None] = lambda _: None  # hears that the state is not ours
@@ -94,7 +96,7 @@ class Committer:
             if entry.source is not None:
                 self.positions[entry.source] = entry.position
         bundle.entries.extend(entries)
-        bundle.records.extend(Record.of(event) for event in fresh)
+        bundle.records.extend(self.routing.address(Record.of(event), self.sinks) for event in fresh)
         self._known.update(event.id for event in fresh)
         bundle.cases.extend(cases)
         bundle.analyzed.extend(analyzed)

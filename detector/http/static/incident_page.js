@@ -15,8 +15,8 @@ const EVENTS = { "incident.opened": "opened", "incident.updated": "updated", "in
 
 export class IncidentPage {
   // `act(record, action)` asks before it accepts or clears; `page` holds network and frame; `failed(error)`.
-  constructor({ act, page, opened, said, failed }) {
-    Object.assign(this, { act, page, opened, failed, id: null, timer: null, unfolded: new Set(), drawn: null });
+  constructor({ act, silence, page, opened, said, failed }) {
+    Object.assign(this, { act, silence, page, opened, failed, id: null, timer: null, unfolded: new Set(), drawn: null });
     this.charts = new IncidentCharts();
     this.map = new NetworkMap(byId("incident-map"), (node) => this.drawn && opened(this.drawn.names[node]), said);
     this.label = new LabelForm(byId("incident-label"), (values) => this.send("label", values));
@@ -25,6 +25,7 @@ export class IncidentPage {
       this.comment();
     });
     for (const action of ["accept", "clear"]) byId(`incident-${action}`).addEventListener("click", () => this.act(this.record, action));
+    byId("incident-silence").addEventListener("click", () => this.silence(this.record));
   }
 
   open(id) {
@@ -112,7 +113,7 @@ export class IncidentPage {
       ["id", record.incident],
     ]);
     byId("incident-changes").replaceChildren(...record.description.map((change) => element("li", { textContent: change.text })));
-    for (const action of ["accept", "clear"]) byId(`incident-${action}`).hidden = !open;
+    for (const action of ["accept", "clear", "silence"]) byId(`incident-${action}`).hidden = !open;
   }
 
   showMembers() {

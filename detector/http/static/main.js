@@ -10,6 +10,7 @@ import { NetworkMap } from "./map.js";
 import { onTheme, STATES } from "./marks.js";
 import { NodePage } from "./node.js";
 import { nodePath, Router } from "./router.js";
+import { SilencesPage } from "./silences.js";
 import { StateLine } from "./states.js";
 import { Legend, SensorTable } from "./table.js";
 import { byId, plural } from "./words.js";
@@ -26,13 +27,15 @@ const table = new SensorTable((node) => openNode(page.network.names[node]));
 const legend = new Legend();
 const nodes = new NodePage(leaveNode, trouble);
 const incidents = new Incidents(ask, alerted);
+const silences = new SilencesPage(page, trouble);
 const incident = new IncidentPage({
   act: (record, action) => incidents.act(record, action),
+  silence: (record) => silences.propose(record.nodes.map((node) => node.name), () => router.go("/silences")),
   page, opened: openNode, said: say, failed: trouble,
 });
 const router = new Router({
   overview: { open: () => requestAnimationFrame(() => map.redraw()) },
-  incident, node: nodes, audit: new AuditPage(trouble),
+  incident, node: nodes, silences, audit: new AuditPage(trouble),
 });
 const stream = new Stream("/api/v1/live", heard, changed);
 

@@ -345,3 +345,18 @@ def test_an_incident_that_is_not_there(browser: Any, feed: Feed) -> None:
     until(browser, "!document.getElementById('incident-missing').hidden")
     assert not find(browser, "#incident-body").is_displayed()
     console(browser)  # the 404 is told there
+
+
+def test_silence_from_the_page(browser: Any, feed: Feed) -> None:
+    browser.get(f"{address(feed)}silences")
+    until(browser, "document.getElementById('silences-list').textContent.includes('None')")
+    find(browser, "#silence-nodes").send_keys("n7")
+    find(browser, "#silence-reason").send_keys("<b>works</b>")
+    find(browser, "#silence-form button").click()
+    until(browser, "document.getElementById('silences-list').textContent.includes('<b>works</b>')")
+    assert "in force" in text(browser, "#silences-list")
+    find(browser, "#silences-list button").click()
+    until(browser, "document.getElementById('silences-list').textContent.includes('over')")
+    find(browser, "nav a[href='/audit']").click()
+    until(browser, "document.getElementById('audit-list').textContent.includes('end silence')")
+    assert console(browser) == []

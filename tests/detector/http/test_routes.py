@@ -24,7 +24,14 @@ OPEN = {  # hold no data; a route that is opened must be added here, too
     "/budget", "/audit",
 }  # fmt: skip
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
-PLACES = {"file": "main.js", "name": "n3", "kind": "footprint", "action": "show", "number": "0"}
+PLACES = {
+    "file": "main.js",
+    "name": "n3",
+    "kind": "footprint",
+    "action": "show",
+    "number": "0",
+    "silence": "none",
+}
 IDS = [f"{route.method} {route.path}" for route in ROUTES]
 
 
