@@ -67,9 +67,9 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(kind: type[Rig], tmp_pat
         await asyncio.to_thread(own.kill)
         began = time.monotonic()
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, 30)
         assert caught.value.retry
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         await connector.close()
         await asyncio.to_thread(own.start)
         await connector.open(first.position)
@@ -93,7 +93,7 @@ def test_a_killed_mqtt_broker_is_noticed(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         await asyncio.to_thread(own.kill)
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, 30)
         assert caught.value.retry
         await connector.commit({"session": "of another time", "delivery": 9})
         await connector.close()

@@ -60,7 +60,7 @@ def test_stop_during_calibration_is_quick(tmp_path: Path) -> None:
     )
     with rig.Service(config) as service:
         service.wait_ready()
-        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"], timeout=60)
+        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"])
         assert service.ask("/healthz")[0] == 200
         begun = time.monotonic()
         assert service.stop() == 0
@@ -343,7 +343,7 @@ def test_senders_that_wait_for_us_are_committed_at_once(tmp_path: Path, learnt_s
             publish = [servers.program("mosquitto_pub"), "-p", str(broker.port), "-q", "1", "-l", "-t", "s"]
             sent = "\n".join(rig.lines(rig.LEARN + 60, rig.LEARN + 65)) + "\n"
             subprocess.run(publish, input=sent, text=True, check=True)
-            rig.wait_for(lambda: service.metric("samples_received_total") == 40, timeout=20)
+            rig.wait_for(lambda: service.metric("samples_received_total") == 40)
             assert service.stop() == 0
     finally:
         broker.stop()

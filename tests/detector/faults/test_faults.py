@@ -96,7 +96,7 @@ def test_full_disk(tmp_path: Path, learnt_state: Path, small_disk: tuple[Path, A
         positions = inspect(disk / "state")["positions"]["in"]["position"]["offset"]
         assert positions < data.stat().st_size // 2
         change(service, False)
-        rig.wait_for(lambda: service.ask("/readyz")[0] == 200, timeout=30)
+        rig.wait_for(lambda: service.ask("/readyz")[0] == 200)
         assert "state is saved again" in service.said()
         rig.wait_for(lambda: service.metric("ticks_total") > 2500)
         rig.wait_for(
@@ -275,7 +275,7 @@ def test_garbage_is_counted_exactly(tmp_path: Path) -> None:
             assert received > 90_000
             return bool(received == rejected + counts["received"])
 
-        rig.wait_for(balance, timeout=20)
+        rig.wait_for(balance)
         assert service.metric("samples_rejected_total", source="in") > 30_000
         assert service.ask("/healthz")[0] == 200
         assert "Traceback" not in service.said()
