@@ -32,6 +32,7 @@ from detector.settings.core import Settings
 from detector.settings.diagnosis import DiagnosisSettings, ExchangeSettings
 from detector.settings.estimator import EstimatorSettings
 from detector.settings.incidents import IncidentSettings
+from detector.settings.notify import NotifySettings
 from detector.settings.preprocessing import PreprocessSettings
 from detector.settings.registries import ENGINES, STEPS
 from detector.settings.service import HttpSettings, StateSettings
@@ -96,6 +97,9 @@ class Config(Model):
         {},
         "Where records go: a name of your choice, a type, and the keys of that type.",
         applies="now",
+    )
+    notify: NotifySettings = setting(
+        NotifySettings(), "Which records go to which sinks, and when none do.", applies="now"
     )
     state: StateSettings = setting(StateSettings(), "What survives a restart.", applies="now")
     http: HttpSettings = setting(HttpSettings(), "Status page, metrics, health, incidents.", applies="now")
@@ -166,6 +170,12 @@ class Config(Model):
             if kind.listens and not self.http.enabled:
                 problems.append(self.problem(("sources", name), "needs http.enabled: true"))
         problems += self._exchange_problems()
+        for name in self.notify.routes:
+            if name not in self.sinks:
+                known = ", ".join(self.sinks) or "none"
+                problems.append(
+                    self.problem(("notify", "routes", name), f"there is no such sink; known: {known}")
+                )
         if self.graph.simulate and self.graph.components is not None:
             try:
                 self.dim  # noqa: B018
