@@ -21,6 +21,14 @@ ENGINES = Registry(
         "page-hinkley": _RIVER,
     },
 )
+RUNNERS = Registry(
+    "detector.runners",
+    "runner",
+    {
+        "inline": "detector.engines.runners.base:inline",
+        "threads": "detector.engines.runners.threads:threads",
+    },
+)
 STEPS = Registry(
     "detector.steps",
     "preprocessing step",
