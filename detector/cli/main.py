@@ -21,7 +21,8 @@ from detector.cli.learn import learn
 from detector.cli.replay import replay
 from detector.cli.run import run
 from detector.cli.send_test_alert import send_test_alert
-from detector.cli.state import state
+from detector.cli.silence import silence
+from detector.cli.state import outbox, state
 from detector.cli.top import top
 from detector.settings.renamed import GROUPS
 
@@ -89,7 +90,7 @@ def completion(shell: str) -> None:
 
 
 for command in (run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare, adapt,
-                federate, send_test_alert, state, graph, schema, completion):  # fmt: skip
+                federate, silence, send_test_alert, outbox, state, graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 

@@ -17,6 +17,7 @@ WIDTH = 110
 # The key of a group that most people look at first; it is written with its default.
 FIRST = {"align": "step", "preprocess": "whiten", "windows": "reference", "estimator": "name",
          "engine": "type", "alarm": "budget", "incidents": "clear_after", "diagnosis": "settle",
+         "notify": "maintenance",
          "http": "port"}  # fmt: skip
 
 HEAD = """\

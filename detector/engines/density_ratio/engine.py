@@ -186,19 +186,20 @@ class DensityRatioEngine:
         changed, stirred = self.boundary.take()
         moved, self._moved = self._moved, np.zeros(len(self._moved), np.bool_)
         jobs = []
-        live = (self.bank.held == self.fixed) & ~self.bank.silent
+        ticked = np.ones(len(moved), np.bool_)
         for k, (some, read) in enumerate(zip(self._parts, self._read, strict=True)):
             near = np.intersect1d(changed, read) if len(changed) else changed
             here = some[moved[some]]
             if not (len(here) or len(near)):
-                live[some] = False  # nothing happened here: no tick for its tails
+                ticked[some] = False  # nothing happened here: no tick for its tails
                 continue
             if len(stirred):
                 here = np.concatenate([here, self.bank.n_nodes + np.intersect1d(stirred, read)])
             jobs.append(partial(self._refit, k, here.astype(np.int32), near))
         if jobs:
             # By the tick before: what is shown now follows from the windows alone, also after a restart.
-            self.joint.follow(live)
+            occupied, memory = self.statistics.occupied, int(self.bank.lengths[-1])
+            self.joint.follow(self.bank.silent == 0, occupied, memory, ticked)
             self.run(jobs)
             self._waiting = None
             self.joint.join(self.statistics.event)
