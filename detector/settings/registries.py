@@ -25,8 +25,8 @@ RUNNERS = Registry(
     "detector.runners",
     "runner",
     {
-        "inline": "detector.engines.runners.base:inline",
-        "threads": "detector.engines.runners.threads:threads",
+        "inline": "detector.engines.runners.base:Inline",
+        "threads": "detector.engines.runners.threads:Threads",
     },
 )
 STEPS = Registry(

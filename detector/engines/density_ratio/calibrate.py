@@ -19,6 +19,7 @@ from detector.engines.density_ratio.null_run import NullRun
 from detector.engines.density_ratio.playback import Playback
 from detector.engines.density_ratio.tuning import Tuning
 from detector.engines.exceedances import Exceedances
+from detector.engines.runners.base import local_runner
 from detector.settings.core import Settings
 from estimators.core.graph import Graph
 from estimators.core.partition import Cut, ghosts_per_node, partition
@@ -77,6 +78,7 @@ def calibrate(
     choice, features = tuning.choose(lambda what, share: tell(what, 0.4 * share))
     level_dim = 0 if levels is None else levels.shape[2]
     engine = DensityRatioEngine(graph, features, settings, choice, level_dim, cut)
+    engine.run = local_runner(settings)
     engine.known = known(learn, features.dictionary, settings.alarm.seed)
     learnt = _learn(engine, learn, None if levels is None else levels[:kept], correlation, tell)
     budget = settings.alarm.budget

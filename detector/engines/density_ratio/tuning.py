@@ -16,6 +16,7 @@ from detector.engines.calibration_report import Choice
 from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.density_ratio.injection import Change, community, kinds
 from detector.engines.density_ratio.playback import Playback
+from detector.engines.runners.base import local_runner
 from detector.settings.core import Settings
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
@@ -140,6 +141,7 @@ class Tuning:
         engine = DensityRatioEngine(
             self.graph, features(self.Z, choice.sigma, self.settings), self.settings, choice, cut=self.cut
         )
+        engine.run = local_runner(self.settings)
         null = Playback(engine, self.Z, rows(len(self.Z), self.block, self.seed + 1), pulse)
         null.warm_up()
         null.learn_null(500)

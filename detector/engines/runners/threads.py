@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Self
 
 from detector.engines.base import Engine
 from detector.engines.density_ratio.engine import DensityRatioEngine
@@ -13,18 +14,23 @@ from detector.settings.core import Settings
 from estimators.core.graph import Graph
 
 
-def threads(engine: DensityRatioEngine, graph: Graph, settings: Settings) -> Engine:
-    """The same engine; its parts are shared among threads."""
-    workers = settings.engine.workers
-    engine.run = Threads(cores() if workers == "auto" else workers)
-    return engine
-
-
 class Threads:
     """``workers`` threads, the calling one among them; they are kept, and shared by all engines."""
 
     def __init__(self, workers: int) -> None:
         self.workers = max(workers, 1)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """As many as `engine.workers` says."""
+        workers = settings.engine.workers
+        return cls(cores() if workers == "auto" else workers)
+
+    @classmethod
+    def start(cls, engine: DensityRatioEngine, graph: Graph, settings: Settings) -> Engine:
+        """The same engine; its parts are shared among threads."""
+        engine.run = cls.of(settings)
+        return engine
 
     def __call__(self, jobs: Sequence[Callable[[], None]]) -> None:
         """Return when all ``jobs`` are done; the first error is raised then."""

@@ -248,7 +248,13 @@ def test_learning_cuts_the_network_and_plays_with_the_lag() -> None:
     engine, report = DensityRatioEngine.calibrate(Z, graph, Settings.of(**groups), 1.0)
     assert np.isfinite(report.event_threshold)
     assert not any("does not fall" in text for text in report.notes)
-    np.testing.assert_array_equal(engine.state()[0]["parts"], partition(graph, 2))
+    arrays, meta = engine.state()
+    np.testing.assert_array_equal(arrays["parts"], partition(graph, 2))
+    groups["engine"] |= {"type": "threads", "workers": 2}
+    threaded, the_same = DensityRatioEngine.calibrate(Z, graph, Settings.of(**groups), 1.0)
+    again, other = threaded.state()
+    assert {key: a.tobytes() for key, a in arrays.items()} == {key: a.tobytes() for key, a in again.items()}
+    assert (meta, repr(report.record())) == (other, repr(the_same.record()))
 
 
 def test_hubs_are_warned_of() -> None:
