@@ -43,11 +43,14 @@ from detector.runtime.ingest_queue import Arrival, Command, IngestQueue
 from detector.runtime.intake import Intake
 from detector.runtime.metrics import Metrics
 from detector.runtime.pipeline_thread import COMMANDS, Interrupted, Outcome, PipelineThread
+from detector.runtime.routing import Routing, stream_time, wanted
 from detector.runtime.sd_notify import Notifier
 from detector.runtime.source_task import SourceTask
+from detector.storage import records, silences
 from detector.storage.cases import Key
-from detector.storage.database import StateRefused
+from detector.storage.database import StateError, StateRefused
 from detector.storage.records import Record
+from detector.storage.silences import Silence
 
 log = logging.getLogger("detector")
 TURN_SAMPLES = 20_000  # of one turn of the pipeline
@@ -116,6 +119,8 @@ class Daemon:
         self.recorder = Committer(store, self.config.state, self.metrics, self._told, self._committed)
         self.recorder.given_up = self._given_up
         self.recorder.stream_time = self._stream_time
+        stored = await self.recorder.ask(store.read, silences.read)
+        self.recorder.routing = Routing(self.config.notify, stored)
         self.backups = Backups(self.recorder, self.metrics)
         self.worker = PipelineThread(plan)
         self.status = Status(self)
@@ -135,8 +140,8 @@ class Daemon:
         self._spawn(self.backups.run(), "backups")
         self.diagnosis_task = self._spawn(self.diagnosis.run(), "diagnosis")
         greeting = await startup.greeting(self)
-        for delivery in self.deliveries.values():
-            delivery.start(greeting)
+        for name, delivery in self.deliveries.items():
+            delivery.start(wanted(greeting, name))
         for name, source in self.config.source_objects().items():
             self.add_reader(name, source)
         for reader in self.readers.values():
@@ -177,7 +182,7 @@ class Daemon:
         settings = self.config.exchange
         exchange = None
         if connectors is not None and settings is not None:
-            from detector.diagnosis.regime.peers import (
+            from detector.diagnosis.exchange.peers import (
                 PeerExchange,  # with all of its numerics: only if wanted
             )
 
@@ -246,7 +251,10 @@ class Daemon:
             self.backups.soon()
 
     async def _take_over(self, outcome: Outcome) -> None:
-        for event in await self.recorder.add(outcome.entries, outcome.events, None, outcome.cases):
+        fresh = await self.recorder.add(
+            outcome.entries, outcome.events, None, outcome.cases, blocks=outcome.blocks
+        )
+        for event in fresh:
             self.status.event(event)
 
     async def _analyzed(self, events: Sequence[Event], key: Key) -> None:
@@ -304,6 +312,7 @@ class Daemon:
                 tidied = time.monotonic()
             for reader in self.readers.values():
                 reader.usefulness.look(time.monotonic())
+            await self._release()
             if self.recorder.snapshot_due and (ordered is None or ordered.done()):
                 ordered = self.ingest_queue.order("snapshot", {})
             late = pace.look(self.worker.view.behind, self.worker.plan.settings.align, time.monotonic())
@@ -314,6 +323,23 @@ class Daemon:
                     "all samples are late: in %.0f s their time went on by %.0f s, so it is not a clock that "
                     "was set back", late.passed, late.went_on, extra={"repeat": "late"},
                 )  # fmt: skip
+
+    async def _release(self) -> None:
+        """Tell of incidents that are still open when their silence has ended."""
+        routing = self.recorder.routing
+        for record in routing.released(stream_time(self.worker.view.watermark, time.time())):
+            addressed = routing.address(record._replace(time=self._stream_time()), self.recorder.sinks)
+            record = record._replace(to=addressed.to)
+            try:
+                await self.recorder.ask(self.recorder.store.write, records.address, record)
+            except StateError as error:
+                log.warning("state: %s", error, extra={"repeat": "release"})
+            for name, delivery in self.deliveries.items():
+                delivery.add(wanted([record], name))
+
+    async def put_silence(self, silence: Silence) -> None:
+        await self.recorder.ask(self.recorder.store.write, silences.put, silence)
+        self.recorder.routing.silences[silence.id] = silence
 
     async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
         """An operator's command, in its turn; what it led to, once that is on disk or refused by it."""
@@ -333,13 +359,13 @@ class Daemon:
             count += len(records)
         return count
 
-    def _told(self, records: Sequence[Record]) -> None:
-        if not records:
+    def _told(self, told: Sequence[Record]) -> None:
+        if not told:
             return
-        for delivery in self.deliveries.values():
-            delivery.add(records)
+        for name, delivery in self.deliveries.items():
+            delivery.add(wanted(told, name))
         for listener in self.listeners:
-            listener(records)
+            listener(told)
 
     def _committed(self, positions: Mapping[str, Any]) -> None:
         for name, position in positions.items():

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from detector.diagnosis.service import DiagnosisService
 from detector.events.model import Event
 from detector.http.service import SourceRoute
+from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
 from detector.storage.records import Record, SetAside
+from detector.storage.silences import Silence
 
 if TYPE_CHECKING:
     from detector.daemon.daemon import Daemon
+
+Result = TypeVar("Result")
 
 
 class HttpService:
@@ -47,6 +52,18 @@ class HttpService:
     def stage(self) -> tuple[str, float] | None:
         return self._daemon.worker.stage
 
+    @property
+    def queue(self) -> float:
+        queue = self._daemon.ingest_queue
+        return queue.samples / max(queue.capacity, 1)
+
+    @property
+    def routing(self) -> Routing:
+        return self._daemon.recorder.routing
+
+    async def put_silence(self, silence: Silence) -> None:
+        await self._daemon.put_silence(silence)
+
     def readiness(self) -> tuple[bool, dict[str, Any]]:
         return self._daemon.status.readiness()
 
@@ -67,6 +84,20 @@ class HttpService:
     async def node(self, name: str) -> dict[str, Any]:
         worker = self._daemon.worker
         return await worker.run(worker.node_view, name)
+
+    async def signals(self, names: Sequence[str]) -> list[Block]:
+        worker = self._daemon.worker
+        under_way = await worker.run(worker.signals, names)
+        waiting = [block.of(names) for block in self._daemon.recorder.blocks]
+        return [*waiting, *under_way]
+
+    async def read(self, question: Callable[..., Result], *arguments: Any) -> Result:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.read, question, *arguments)
+
+    async def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.write, change, *arguments)
 
     async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
         return await self._daemon.command(name, arguments)

@@ -17,6 +17,7 @@ from detector.config.config import Config, ConfigError
 from detector.daemon.startup import greeting, warn
 from detector.runtime import logs
 from detector.runtime.pipeline_thread import Plan
+from detector.runtime.routing import wanted
 from detector.settings.changes import Change, changes
 from detector.storage.upkeep import Bounds
 
@@ -75,6 +76,7 @@ async def _apply(daemon: Daemon) -> list[Change]:
     daemon.config = new
     daemon.intake.merge.settings = plan.settings.align
     daemon.recorder.settings = new.state
+    daemon.recorder.routing.adopt(new.notify)
     daemon.recorder.store.bounds = Bounds.of(new.state, new.diagnosis)
     daemon.diagnosis.adopt(new.diagnosis)
     warn(new)
@@ -137,7 +139,7 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
         if name not in daemon.deliveries:
             delivery = daemon.add_delivery(name, sink)
             delivery.add(waiting.get(name, []))
-            delivery.start(told)
+            delivery.start(wanted(told, name))
     daemon.recorder.sinks = tuple(daemon.deliveries)
     for delivery in daemon.deliveries.values():
         state = new.state

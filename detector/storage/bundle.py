@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from detector.incidents.case import Case
+from detector.pipeline.signal_capture import Block
 from detector.storage.cases import Key
 from detector.storage.journal import Entry
 from detector.storage.records import Record, SetAside
@@ -23,6 +24,7 @@ class Bundle:
     snapshot: Snapshot | None = None  # after all entries
     cases: list[Case] = field(default_factory=list)
     analyzed: list[Key] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)  # signals of nodes
     gap: bool = False  # entries before these were given up: the snapshot stands for them
 
     @property
@@ -35,6 +37,7 @@ class Bundle:
             or self.snapshot
             or self.cases
             or self.analyzed
+            or self.blocks
         )
 
     @property
@@ -53,3 +56,8 @@ class Bundle:
             lost += 1
         del self.cases[:lost]
         return lost
+
+    def shed_blocks(self, most: int) -> None:
+        """Give up the oldest signals beyond so many bytes."""
+        while sum(block.values.nbytes for block in self.blocks) > most:
+            del self.blocks[0]

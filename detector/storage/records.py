@@ -23,6 +23,7 @@ class Record(NamedTuple):
     event: str
     time: float
     body: bytes  # JSON
+    to: tuple[str, ...] | None = None  # the sinks that are to have it; None: all
 
     @classmethod
     def of(cls, event: Event) -> Record:
@@ -59,7 +60,8 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
             continue
         newest = added.lastrowid or newest
         connection.executemany(
-            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)", [(sink, record.id) for sink in sinks]
+            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
+            [(sink, record.id) for sink in (sinks if record.to is None else record.to)],
         )
         if record.event == "incident.labelled" and record.incident is not None:
             connection.execute(
@@ -67,6 +69,14 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
                 (record.incident, record.time, record.checksum(), record.body),
             )
     return newest
+
+
+def address(connection: sqlite3.Connection, record: Record) -> None:
+    """Send a record that is stored already to the sinks that are to have it."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
+        [(sink, record.id) for sink in record.to or ()],
+    )
 
 
 def delivered(connection: sqlite3.Connection, done: Iterable[tuple[str, str]]) -> None:

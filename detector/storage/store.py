@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from detector.events.model import iso
-from detector.storage import backup, records, recovery, upkeep
+from detector.storage import backup, records, recovery, signals, upkeep
 from detector.storage import cases as tables
 from detector.storage.bundle import Bundle
 from detector.storage.database import (
@@ -226,6 +226,7 @@ class Store:
             records.set_aside(self._connection, bundle.set_aside)
             tables.insert_cases(self._connection, bundle.cases)
             tables.mark_analyzed(self._connection, bundle.analyzed)
+            signals.insert_blocks(self._connection, bundle.blocks)
             if bundle.snapshot is not None:
                 self.snapshot_size = write_snapshot(self._connection, seq, bundle.snapshot)
                 self._prune()
