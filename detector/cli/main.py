@@ -91,7 +91,8 @@ def completion(shell: str) -> None:
 
 
 for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare,
-                adapt, federate, silence, send_test_alert, outbox, state, graph, schema, completion):  # fmt: skip
+                adapt, federate, silence, send_test_alert, outbox, state, graph, schema,
+                completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 
