@@ -1,5 +1,6 @@
 """The command line: `detector COMMAND`. Exit codes: 0 fine, 1 failed, 2 usage, 4 learnt but the history
-contradicts the budget, 69 something is not available, 74 input or output, 78 configuration."""
+contradicts the budget, 69 something is not available, 74 input or output, 75 the state is
+in use, 78 configuration."""
 
 from __future__ import annotations
 
