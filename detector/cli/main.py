@@ -19,10 +19,10 @@ from detector.cli.config import check, graph, init, schema
 from detector.cli.diagnosis import diagnosis, federate, renamed_to
 from detector.cli.incidents import explain, incidents, status
 from detector.cli.learn import learn
+from detector.cli.notify.send_test_alert import send_test_alert
+from detector.cli.notify.silence import silence
 from detector.cli.replay import replay
 from detector.cli.run import run
-from detector.cli.send_test_alert import send_test_alert
-from detector.cli.silence import silence
 from detector.cli.state import state
 from detector.cli.top import top
 from detector.settings.renamed import GROUPS
