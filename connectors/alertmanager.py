@@ -88,9 +88,8 @@ class AlertmanagerSink(Sink):
         before = dict(self._alerts), dict(self._ended), dict(self._findings), dict(self._former)
         try:
             await self._send(dict.fromkeys(self._take(records)))
-        except ConnectorError as error:
-            if not error.retry:  # an alert that is refused must not spoil the repetition of all the others
-                self._alerts, self._ended, self._findings, self._former = before
+        except BaseException:  # an alert that is not taken must not spoil the repetition of all the others
+            self._alerts, self._ended, self._findings, self._former = before
             raise
 
     def _take(self, records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -23,7 +23,7 @@ from detector.cli.notify.send_test_alert import send_test_alert
 from detector.cli.notify.silence import silence
 from detector.cli.replay import replay
 from detector.cli.run import run
-from detector.cli.state import state
+from detector.cli.state import outbox, state
 from detector.cli.top import top
 from detector.settings.renamed import GROUPS
 
@@ -91,7 +91,7 @@ def completion(shell: str) -> None:
 
 
 for command in (run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare, adapt,
-                federate, silence, send_test_alert, state, graph, schema, completion):  # fmt: skip
+                federate, silence, send_test_alert, outbox, state, graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 

@@ -30,7 +30,7 @@ from detector.settings.alarm import AlarmSettings
 from detector.settings.alignment import AlignSettings
 from detector.settings.base import setting
 from detector.settings.core import Settings
-from detector.settings.diagnosis import DiagnosisSettings
+from detector.settings.diagnosis import DiagnosisSettings, ExchangeSettings
 from detector.settings.estimator import EstimatorSettings
 from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
@@ -40,7 +40,6 @@ from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted
 
 if TYPE_CHECKING:
-    from detector.diagnosis.regime.settings import ExchangeSettings
     from detector.network.network import Network
 
 __all__ = ["Config", "ConfigError", "Problem"]
@@ -193,7 +192,7 @@ class Config(Model):
             ("sink", exchange.sink, self.sinks),
         )
         for side, name, given in sides:
-            path: KeyPath = ("diagnosis", "regime", "exchange", side)
+            path: KeyPath = ("diagnosis", "exchange", side)
             if name not in given:
                 known = ", ".join(given) or "none"
                 problems.append(self.problem(path, f"there is no {side} {name!r}; known: {known}"))
@@ -202,7 +201,7 @@ class Config(Model):
                 message = f"{name} is of type {_type(given[name])}; must be one of {able}"
                 problems.append(self.problem(path, message))
         if exchange.timeout >= self.diagnosis.time_limit:
-            path = ("diagnosis", "regime", "exchange", "timeout")
+            path = ("diagnosis", "exchange", "timeout")
             message = f"must be less than diagnosis.time_limit, {self.diagnosis.time_limit:g} s"
             problems.append(self.problem(path, message))
         if len(self.sources) == 1 and exchange.source in self.sources:
@@ -331,9 +330,8 @@ class Config(Model):
 
     @property
     def exchange(self) -> ExchangeSettings | None:
-        """Other daemons to ask about regimes."""
-        found: ExchangeSettings | None = getattr(getattr(self.diagnosis, "regime", None), "exchange", None)
-        return found
+        """Other daemons to ask."""
+        return self.diagnosis.exchange
 
     def exchange_connectors(self) -> tuple[Source, Sink] | None:
         """The connectors to other daemons; connected to nothing yet."""

@@ -40,13 +40,13 @@ from detector.notify.silences import Silence
 from detector.runtime import logs, memory
 from detector.runtime.backups import Backups
 from detector.runtime.committer import Committer
+from detector.runtime.delivery.outbox import Outbox
+from detector.runtime.delivery.sink_task import SinkTask
 from detector.runtime.ingest_queue import Arrival, Command, IngestQueue
 from detector.runtime.intake import Intake
 from detector.runtime.metrics import Metrics
-from detector.runtime.outbox import Outbox
 from detector.runtime.pipeline_thread import COMMANDS, Interrupted, Outcome, PipelineThread
 from detector.runtime.sd_notify import Notifier
-from detector.runtime.sink_task import SinkTask
 from detector.runtime.source_task import SourceTask
 from detector.storage import records
 from detector.storage.cases import Key
@@ -167,7 +167,9 @@ class Daemon:
         kind = str(self.config.sinks[name].type)  # type: ignore[attr-defined]
         settings = self.config.state
         outbox = Outbox(settings.outbox_records, settings.outbox_size, settings.outbox_full)
-        delivery = SinkTask(name, kind, sink, outbox, self.metrics, self.recorder.delivered)
+        delivery = SinkTask(name, kind, sink, outbox, self.metrics, settings.outbox_tries)
+        delivery.delivered, delivery.set_aside = self.recorder.delivered, self.recorder.set_aside
+        delivery.written = self.recorder.hurry
         self.deliveries[name] = delivery
         self.recorder.sinks = tuple(self.deliveries)
         return delivery
@@ -181,7 +183,7 @@ class Daemon:
         settings = self.config.exchange
         exchange = None
         if connectors is not None and settings is not None:
-            from detector.diagnosis.regime.peers import (
+            from detector.diagnosis.exchange.peers import (
                 PeerExchange,  # with all of its numerics: only if wanted
             )
 
@@ -347,6 +349,16 @@ class Daemon:
         if name == "label":
             self.diagnosis.labelled()
         return events
+
+    async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Records that were set aside, by (sink, id), wait for their sinks again; how many."""
+        count = 0
+        for name, delivery in self.deliveries.items():
+            own = [(sink, id) for sink, id in chosen if sink == name]
+            records = await self.recorder.ask(self.recorder.store.send_again, own)
+            delivery.add(records)
+            count += len(records)
+        return count
 
     def _told(self, told: Sequence[Record]) -> None:
         if not told:

@@ -14,7 +14,7 @@ from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
 from detector.settings.service import HttpSettings
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 
 if TYPE_CHECKING:
     from detector.daemon.daemon import Daemon
@@ -113,6 +113,17 @@ class HttpService:
     async def findings(self, incidents: Sequence[str]) -> list[Record]:
         recorder = self._daemon.recorder
         return await recorder.ask(recorder.store.findings, incidents)
+
+    async def set_aside(self) -> list[tuple[SetAside, Record]]:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.list_set_aside)
+
+    async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:
+        return await self._daemon.send_again(chosen)
+
+    async def drop_aside(self, chosen: Sequence[tuple[str, str]]) -> int:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.drop, chosen)
 
     async def records_after(self, id: str, limit: int) -> list[Record]:
         recorder = self._daemon.recorder

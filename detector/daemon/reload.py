@@ -131,7 +131,7 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
         if changed or daemon.deliveries[name].status == "failed":
             delivery = daemon.deliveries.pop(name)
             await delivery.close(CLOSE_S)
-            waiting[name] = delivery.outbox.hold(len(delivery.outbox))
+            waiting[name] = delivery.outbox.records
             if name not in sinks:
                 daemon.metrics.forget("sink", name)
     told = await greeting(daemon)
@@ -144,6 +144,7 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
     for delivery in daemon.deliveries.values():
         state = new.state
         delivery.outbox.limit(state.outbox_records, state.outbox_size, state.outbox_full)
+        delivery.tries = state.outbox_tries
     lost = [record.id for name in waiting if name not in sinks for record in waiting[name]]
     if lost:
         log.warning("%d records waited for sinks that are gone; forgotten", len(lost))

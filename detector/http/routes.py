@@ -17,7 +17,17 @@ from aiohttp import hdrs, web
 
 from detector.diagnosis.registry import present_name
 from detector.events.label import Label
-from detector.http import diagnosis, health, incidents, remarks, signals, silences, status_page, streams
+from detector.http import (
+    diagnosis,
+    health,
+    incidents,
+    outbox,
+    remarks,
+    signals,
+    silences,
+    status_page,
+    streams,
+)
 from detector.http.answers import answer
 from detector.http.openapi import document
 from detector.settings.service import Role
@@ -98,6 +108,12 @@ _CURRENT = (
           "Analyze an incident now, by what is known today; nothing of it is recorded.", **_ACTION,
           role="operate",
           former="/api/v1/incidents/{incident}/examine"),
+    Route("GET", "/api/v1/outbox", outbox.list_aside, "Records that a sink would not take, oldest first.",
+          answer=outbox.Aside, errors=(503,)),
+    Route("POST", "/api/v1/outbox/send", outbox.send, "Send records again that are set aside.",
+          body=outbox.Chosen, answer=outbox.Count, errors=(400, 404, 408, 503), role="operate"),
+    Route("POST", "/api/v1/outbox/drop", outbox.drop, "Forget records that are set aside.",
+          body=outbox.Chosen, answer=outbox.Count, errors=(400, 404, 408, 503), role="operate"),
     Route("GET", "/api/v1/incidents/{incident}/signals", signals.of_incident,
           "Signals of its members before, during and after it, and how values were distributed.",
           answer=signals.IncidentSignals, errors=(404, 503)),

@@ -15,7 +15,7 @@ from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
 from detector.settings.service import HttpSettings
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 
 Result = TypeVar("Result")
 
@@ -100,6 +100,18 @@ class Service(Protocol):
         ...
 
     async def findings(self, incidents: Sequence[str]) -> list[Record]: ...
+    async def set_aside(self) -> list[tuple[SetAside, Record]]:
+        """Records that a sink would not take, oldest first."""
+        ...
+
+    async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Those, by (sink, id), wait for their sinks again; how many."""
+        ...
+
+    async def drop_aside(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Those, by (sink, id), are forgotten; how many."""
+        ...
+
     async def records_after(self, id: str, limit: int) -> list[Record]: ...
 
 

@@ -253,11 +253,11 @@ class Pipeline:
         actions = self.incidents.actions
         if actions.hold:
             self.engine.hold(actions.hold)
-        if actions.release:
-            self.engine.release(actions.release)
-        assert self.preprocess is not None
         for v, time in actions.forget.items():
             self.engine.forget(v, int(np.count_nonzero(self.engine.times(v) >= time)))
+        if actions.release:  # who is back has forgotten the change by then
+            self.engine.release(actions.release)
+        assert self.preprocess is not None
         for v, onset in actions.rebaseline.items():
             self.relearning.begin(v, onset, self.preprocess, self.engine.reference(v))
             self.engine.rebaseline(v, int(np.count_nonzero(self.engine.times(v) >= onset)))

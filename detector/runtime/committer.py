@@ -25,7 +25,7 @@ from detector.settings.service import StateSettings
 from detector.storage.cases import Key
 from detector.storage.database import StateDamaged, StateError, StateRefused, StateUnavailable
 from detector.storage.journal import Entry
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 from detector.storage.recovery import Damage
 from detector.storage.store import Bundle, Snapshot, Store
 
@@ -170,9 +170,12 @@ class Committer:
         await self._free.wait()
 
     def delivered(self, sink: str, ids: Sequence[str]) -> None:
-        """These need not be sent again after a restart."""
+        """These need not be sent again after a restart; to be on disk by the next commit."""
         self._bundle.delivered.extend((sink, id) for id in ids)
-        self._due.set()
+
+    def set_aside(self, sink: str, record: Record, tries: int, error: str) -> None:
+        """The sink would not take this one."""
+        self._bundle.set_aside.append(SetAside(sink, record.id, time.time(), tries, error))
 
     # ---------------------------------------------------------------------------------- committing
 
@@ -273,6 +276,7 @@ class Committer:
             bundle.records + newer.records,
             self.sinks,
             bundle.delivered + newer.delivered,
+            bundle.set_aside + newer.set_aside,
             newer.snapshot if newer.snapshot or newer.entries else bundle.snapshot,
             bundle.cases + newer.cases,
             bundle.analyzed + newer.analyzed,

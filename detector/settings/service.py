@@ -79,6 +79,18 @@ class StateSettings(Settings):
     outbox_full: Literal["drop_oldest", "drop_newest"] = Field(
         default="drop_oldest", description="Which records a full outbox drops; every drop is counted."
     )
+    outbox_tries: int = Field(
+        default=8,
+        description="How often a record is tried that a sink does not take while it takes others; then it is "
+        "set aside, and sent again on demand.",
+        ge=1,
+        le=100,
+    )
+    set_aside_size: Size = Field(
+        default=4 * 2**20,
+        description="Largest total size of records set aside per sink; the oldest go, counted as dropped.",
+        ge=65536,
+    )
 
     def folder(self) -> Path:
         """The folder to use, from the setting, systemd, or the working folder."""

@@ -8,7 +8,7 @@ from detector.incidents.case import Case
 from detector.pipeline.signal_capture import Block
 from detector.storage.cases import Key
 from detector.storage.journal import Entry
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 from detector.storage.snapshot import Snapshot
 
 
@@ -20,6 +20,7 @@ class Bundle:
     records: list[Record] = field(default_factory=list)
     sinks: tuple[str, ...] = ()  # the records are addressed to these
     delivered: list[tuple[str, str]] = field(default_factory=list)  # (sink, record id) to forget
+    set_aside: list[SetAside] = field(default_factory=list)
     snapshot: Snapshot | None = None  # after all entries
     cases: list[Case] = field(default_factory=list)
     analyzed: list[Key] = field(default_factory=list)
@@ -29,9 +30,15 @@ class Bundle:
     @property
     def empty(self) -> bool:
         return not (
-            self.entries or self.records or self.delivered or self.snapshot or self.cases or self.analyzed
+            self.entries
+            or self.records
+            or self.delivered
+            or self.set_aside
+            or self.snapshot
+            or self.cases
+            or self.analyzed
             or self.blocks
-        )  # fmt: skip
+        )
 
     @property
     def samples(self) -> int:

@@ -43,6 +43,7 @@ class Bounds:
     cases: int = 1000
     case_bytes: int = 12 * 2**20
     labelled_case_bytes: int = 12 * 2**20
+    set_aside_bytes: int = 4 * 2**20  # of each sink
     signal_bytes: int = 24 * 2**20  # of nodes; and half of it, once more, of incidents
 
     @classmethod
@@ -50,7 +51,8 @@ class Bounds:
         """As configured."""
         return cls(
             state.history, state.history_size, state.labelled_size,
-            diagnosis.keep, diagnosis.keep_size, diagnosis.keep_labelled_size, state.signals_size,
+            diagnosis.keep, diagnosis.keep_size, diagnosis.keep_labelled_size,
+            state.set_aside_size, state.signals_size,
         )  # fmt: skip
 
 

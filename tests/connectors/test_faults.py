@@ -191,7 +191,7 @@ def test_mqtt_shared_subscription_over_several_connections(running: Any, tmp_pat
         total = Batch()
         used = set()
         while total.received < 300:
-            batch = await asyncio.wait_for(connector.read(), 5)
+            batch = await asyncio.wait_for(connector.read(), 30)
             assert batch is not None
             used.add(batch.partition)
             total.merge(batch)
@@ -228,7 +228,7 @@ def test_mqtt_unacknowledged_messages_are_bounded(version: str, running: Any, tm
             assert total.received == (10 if version == "5" else 20)
         while total.received < 100:
             await connector.commit(total.position)
-            batch = await asyncio.wait_for(connector.read(), 5)
+            batch = await asyncio.wait_for(connector.read(), 30)
             assert batch is not None
             total.merge(batch)
             total.position = batch.position

@@ -229,11 +229,15 @@ class Service:
 
 
 class Receiver:
-    """An HTTP receiver that notes the records it is sent; `delay` and `status` make it slow or broken."""
+    """An HTTP receiver that notes the records it is sent; `delay` and `status` make it slow or broken.
+
+    `refuses` may say more of a record: the status that it is answered with, or None.
+    """
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
         self.delay, self.status = 0.0, 204
+        self.refuses: Callable[[dict[str, Any]], int | None] = lambda record: None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -243,9 +247,11 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if outer.delay:
                     time.sleep(outer.delay)
-                if outer.status < 300:
-                    outer.records.append(json.loads(body))
-                self.send_response(outer.status)
+                record = json.loads(body)
+                status = outer.refuses(record) or outer.status
+                if status < 300:
+                    outer.records.append(record)
+                self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 

@@ -32,7 +32,10 @@ export function showHealth(status) {
     ...held(source.partitions ?? {}),
     source.last_batch ? `last data ${ago(status.time - source.last_batch)}` : "no data yet",
   ]);
-  showParts(byId("sinks"), status.sinks, (sink) => [sink.waiting ? `${plural(sink.waiting, "record")} waiting` : "nothing waiting"]);
+  showParts(byId("sinks"), status.sinks, (sink) => [
+    sink.waiting ? `${plural(sink.waiting, "record")} waiting` : "nothing waiting",
+    ...(sink.set_aside ? [`${plural(sink.set_aside, "record")} set aside`] : []),
+  ]);
   const facts = byId("facts");
   facts.dataset.flat = "yes";
   const dropped = Object.entries(status.counts).filter(([name, count]) => count && !["received", "accepted"].includes(name));
