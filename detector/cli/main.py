@@ -91,8 +91,9 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare, adapt,
-                federate, silence, send_test_alert, outbox, state, graph, schema, completion):  # fmt: skip
+for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare,
+                adapt, federate, silence, send_test_alert, outbox, state, graph, schema,
+                completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 
