@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from estimators.core.base import NotFittedError, check_range
 from estimators.core.graph import Graph
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.structured.edges import fit_edges, learnt_coupling
 from estimators.structured.egonet import RADII, ego_features
@@ -89,7 +90,7 @@ class Footprint:
         return shown
 
 
-class FootprintPredictor:
+class FootprintPredictor(Parameters):
     """Predict the label of every node from the signals of all nodes and the graph.
 
     Localized structured prediction with ego-networks for parts, learnt from labelled events: what was learnt

@@ -203,9 +203,12 @@ def test_check_tries_the_connectors(folder: Path) -> None:
     said = run("check", "--connect", code=69)
     assert "sources.log: cannot open" in said.stderr
     (folder / "samples.jsonl").write_text("")
-    assert "sources.log: ok\nsinks.archive: ok\n" in run("check", "--connect").stdout
+    assert (
+        "sources.log: ok, but there is nothing to read\nsinks.archive: ok\n"
+        in run("check", "--connect").stdout
+    )
     tried = json.loads(run("check", "--connect", "--json").stdout)["connectors"]
-    assert tried == {"sources.log": "ok", "sinks.archive": "ok"}
+    assert tried == {"sources.log": "ok, but there is nothing to read", "sinks.archive": "ok"}
     assert not (folder / "state").exists()
 
 
