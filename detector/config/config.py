@@ -25,6 +25,7 @@ from detector.config.renamed import Renamed, present_names
 from detector.config.yaml_reader import Document, KeyPath, YamlRefused, parse_yaml, read_yaml
 from detector.diagnosis.registry import ANALYZERS
 from detector.events.terminal import PrettyStdout, is_terminal
+from detector.notify.settings import NotifySettings
 from detector.settings.alarm import AlarmSettings
 from detector.settings.alignment import AlignSettings
 from detector.settings.base import setting
@@ -32,7 +33,6 @@ from detector.settings.core import Settings
 from detector.settings.diagnosis import DiagnosisSettings, ExchangeSettings
 from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
-from detector.settings.notify import NotifySettings
 from detector.settings.preprocessing import PreprocessSettings
 from detector.settings.registries import ENGINES, RUNNERS, STEPS
 from detector.settings.service import HttpSettings, StateSettings

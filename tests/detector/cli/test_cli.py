@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 import connectors
 from detector.cli.main import cli
-from detector.cli.send_test_alert import made_up_incident
+from detector.cli.notify.send_test_alert import made_up_incident
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
 from tests import servers
