@@ -92,10 +92,8 @@ def run(shape: str, n: int, ticks: int) -> None:
     whole = engines[1, 1]
     wall_one, cpu_one = np.median(spent[1, 1], axis=0)
     print(f"\n{shape}, {graph.n_nodes} nodes, {ticks} ticks\n")
-    print(
-        "| parts | threads | links cut | ghosts per node | bits | times as fast | CPU, of one part "
-        "| median, largest difference |"
-    )
+    columns = "parts | threads | links cut | ghosts per node | bits | times as fast | CPU"
+    print(f"| {columns} | difference: median, largest |")
     print("|---|---|---|---|---|---|---|---|")
     for (parts, threads), engine in engines.items():
         labels = engine.cut.labels

@@ -16,7 +16,7 @@ from msgspec import Meta
 from detector.events.label import Label, parse_label
 from detector.events.model import Event
 from detector.http.answers import Problem, answer, parse_body, parse_query
-from detector.http.remarks import note
+from detector.http.console.remarks import note
 from detector.http.service import SERVICE
 
 COMMAND_S = 30.0  # a command waits behind batches, and perhaps behind a calibration

@@ -17,17 +17,9 @@ from aiohttp import hdrs, web
 
 from detector.diagnosis.registry import present_name
 from detector.events.label import Label
-from detector.http import (
-    diagnosis,
-    health,
-    incidents,
-    remarks,
-    signals,
-    silences,
-    status_page,
-    streams,
-)
+from detector.http import diagnosis, health, incidents, status_page, streams
 from detector.http.answers import answer
+from detector.http.console import export, remarks, signals, silences
 from detector.http.openapi import document
 from detector.settings.service import Role
 
@@ -97,6 +89,9 @@ _CURRENT = (
     Route("GET", "/api/v1/incidents/{incident}", incidents.show_incident,
           "All stored records of one incident, oldest first.", answer=incidents.IncidentRecords,
           errors=(404, 503)),
+    Route("GET", "/api/v1/export", export.incidents,
+          "The latest record of each incident, for other programs: CSV or JSON lines.", media=TEXT,
+          query=export.ExportQuery, errors=(400, 503)),
     Route("POST", "/api/v1/incidents/{incident}/accept", incidents.accept,
           "This is the new normal: learn it, end the incident.", body=incidents.NoArguments, **_COMMAND),
     Route("POST", "/api/v1/incidents/{incident}/clear", incidents.clear,

@@ -11,7 +11,7 @@ from detector.settings.base import Group, setting
 from detector.settings.registries import ENGINES, RUNNERS
 
 LEAST_PART = 500  # nodes, below which a part of its own gains nothing
-MOST_PARTS = 8
+MOST_PARTS = 4  # more cost more than they bring on the few cores of most machines
 
 
 def _one_of(registry: Registry) -> AfterValidator:
@@ -99,7 +99,7 @@ class EngineSettings(Group):
     parts: NumberOrAuto = setting(
         "auto",
         "Parts of the network that are swept independently, reading each other's parameters of one tick ago; "
-        "auto: one when inline, else up to eight with 500 nodes or more each. Cut while learning, kept.",
+        "auto: one when inline, else up to four with 500 nodes or more each. Cut while learning, kept.",
         applies="relearn",
     )
 

@@ -30,6 +30,8 @@ class Boundary:
     ) -> None:
         self.cut = cut
         self._follow(bank, statistics, charts)
+        self._mine = np.flatnonzero(cut.source >= 0)
+        self._places = np.searchsorted(cut.boundary, cut.source[self._mine])
         silence = np.full(self.width, np.nan, np.float32)
         silence[: self._theta], silence[self._theta + self._levels - 1], silence[-1] = 0.0, 0.0, 0.0
         self.used: Floats32 = np.tile(silence, (len(cut.nodes), 1))  # what ghosts are
@@ -77,18 +79,21 @@ class Boundary:
         at = self.cut.boundary
         if not len(at):
             return
-        theta = self.bank.theta[at].reshape(len(at), -1)
-        charted = [charts.told(at) for charts in self.charts]
-        flags = self.told[:, -1] if moved is None else moved[at]
-        boxes = np.column_stack([theta, self.statistics.told(at), *charted, flags])
-        self.told = boxes.astype(np.float32)
-        mine = np.flatnonzero(self.cut.source >= 0)
-        self.heard[mine] = self.told[np.searchsorted(at, self.cut.source[mine])]
+        told, end = self.told, self._theta + self._levels
+        told[:, : self._theta] = self.bank.theta[at].reshape(len(at), -1)
+        told[:, self._theta : end] = self.statistics.told(at)
+        for charts in self.charts:
+            z = charts.told(at)
+            told[:, end : end + z.shape[1]] = z
+            end += z.shape[1]
+        if moved is not None:
+            told[:, -1] = moved[at]
+        self.heard[self._mine] = told[self._places]
 
     def copy(self, bank: WindowBank, statistics: GraphStatistics, charts: Sequence[LevelCharts]) -> Boundary:
         """The same between other windows."""
         twin = object.__new__(Boundary)
-        twin.cut = self.cut
+        twin.cut, twin._mine, twin._places = self.cut, self._mine, self._places
         twin._follow(bank, statistics, charts)
         twin.used, twin.heard, twin.told = self.used.copy(), self.heard.copy(), self.told.copy()
         return twin

@@ -75,7 +75,7 @@ class DensityRatioEngine:
         settings, graph, used = self.settings, self.graph, self.cut.graph
         self.choice = choice
         self._parts = self.cut.parts
-        self._read = [self.cut.read_by(part) for part in self._parts]
+        self._read = [np.isin(np.arange(used.ghosts), self.cut.read_by(part)) for part in self._parts]
         self.bank = WindowBank(
             used,
             features,
@@ -188,13 +188,13 @@ class DensityRatioEngine:
         jobs = []
         ticked = np.ones(len(moved), np.bool_)
         for k, (some, read) in enumerate(zip(self._parts, self._read, strict=True)):
-            near = np.intersect1d(changed, read) if len(changed) else changed
+            near = changed[read[changed]]
             here = some[moved[some]]
             if not (len(here) or len(near)):
                 ticked[some] = False  # nothing happened here: no tick for its tails
                 continue
             if len(stirred):
-                here = np.concatenate([here, self.bank.n_nodes + np.intersect1d(stirred, read)])
+                here = np.concatenate([here, self.bank.n_nodes + stirred[read[stirred]]])
             jobs.append(partial(self._refit, k, here.astype(np.int32), near))
         if jobs:
             # By the tick before: what is shown now follows from the windows alone, also after a restart.

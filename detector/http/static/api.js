@@ -35,6 +35,14 @@ export async function get(path) {
   return (await good(await fetch(path, { headers: headers(), cache: "no-store" }))).json();
 }
 
+// A file of the daemon, given to the browser to keep: a link could not send the token.
+export async function download(path, name) {
+  const content = await (await good(await fetch(path, { headers: headers(), cache: "no-store" }))).blob();
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(content), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
 export async function post(path, body) {
   const options = { method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(body) };
   return (await good(await fetch(path, options))).json();

@@ -83,7 +83,7 @@ function showPromise(status) {
 
 function showParts(list, parts, facts) {
   const rows = Object.entries(parts).map(([name, part]) => {
-    const good = ["up", "ended"].includes(part.status);
+    const good = ["up", "ended", "idle"].includes(part.status);
     return element("li", {},
       element("span", { class: `state ${good ? "good" : "bad"}`, textContent: `${good ? "✓" : "✗"} ${part.status} ` }),
       element("strong", { textContent: name }),

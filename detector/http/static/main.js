@@ -1,6 +1,6 @@
 // Puts the console together: one live stream, the views that show what it says, and the address that chooses one.
 
-import { get, Refused, Stream, token } from "./api.js";
+import { download, get, Refused, Stream, token } from "./api.js";
 import { AuditPage } from "./audit.js";
 import { Dialog } from "./dialog.js";
 import { FoldedMap } from "./folded.js";
@@ -182,6 +182,9 @@ byId("find").addEventListener("submit", (event) => {
 byId("zoom-in").addEventListener("click", () => map.scaleBy(1.6));
 byId("zoom-out").addEventListener("click", () => map.scaleBy(1 / 1.6));
 byId("zoom-fit").addEventListener("click", () => map.fit());
+for (const [format, name] of [["csv", "incidents.csv"], ["json", "incidents.jsonl"]]) {
+  byId(`export-${format}`).addEventListener("click", () => download(`/api/v1/export?format=${format}`, name).catch(trouble));
+}
 byId("token-button").addEventListener("click", () => askToken("Commands may need a token."));
 onTheme(() => {
   legend.build();

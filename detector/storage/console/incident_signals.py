@@ -78,15 +78,22 @@ def _copy(
     there = stored(connection, incident)
     names = [name for name in there if name not in members(told)] + members(told)
     new = read_signals(connection, names, FINE, since, until)
+    whole = _whole(connection, since)
     for place, name in enumerate(names[-NODES:]):
         kept = there.get(name)
         if not len(new[name].times):
             continue
-        joined = _joined(kept, new[name]).between(since, until).thinned(ROWS)
+        joined = _joined(None if whole else kept, new[name]).between(since, until).thinned(ROWS)
         connection.execute(
             "INSERT OR REPLACE INTO incident_signal (incident, node, place, until, body) VALUES (?,?,?,?,?)",
             (incident, name, place, float(new[name].times[-1]), joined.pack()),
         )
+
+
+def _whole(connection: sqlite3.Connection, since: float) -> bool:
+    """Whether the signals of all nodes still reach back so far: then they do alone, in rows of one width."""
+    begin = begins(connection).get(FINE)
+    return begin is not None and begin <= since
 
 
 def _joined(kept: Signal | None, new: Signal) -> Signal:
@@ -125,7 +132,8 @@ def read(
             for v, name in enumerate(block.names):
                 if name in new:
                     new[name] = Signal.joined([new[name], of_block(block, v)]).between(since, until)
-    return told, {name: _joined(there.get(name), new[name]).thinned(ROWS) for name in names}
+    kept = {} if _whole(connection, since) else there
+    return told, {name: _joined(kept.get(name), new[name]).thinned(ROWS) for name in names}
 
 
 def prune(connection: sqlite3.Connection, size: int) -> None:

@@ -215,7 +215,7 @@ def test_check_tries_the_connectors(folder: Path) -> None:
 def test_check_does_not_take_the_place_of_a_running_daemon(folder: Path) -> None:
     store = Store(folder / "state")
     try:
-        assert "in use by another process" in error_of(run("check", "--connect", code=74))
+        assert "in use by another process" in error_of(run("check", "--connect", code=75))
     finally:
         store.close()
 

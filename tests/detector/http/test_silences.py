@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +71,22 @@ def test_others_are_told(feed: Feed, folder: Path) -> None:
     rig.wait_for(lambda: any(one["incident"] == incident for one in sent(folder)))
     post(feed, f"/api/v1/incidents/{incident}/clear", {})
     post(feed, f"/api/v1/silences/{shown['silence']['id']}/end", {})
+
+
+def test_export(feed: Feed) -> None:
+    """Every incident is a row; a name that a spreadsheet would calculate with is a text."""
+    from detector.http.console.export import COLUMNS, _plain
+
+    listed = feed.service.ask("/api/v1/incidents")[1]["incidents"]
+    _, text = feed.service.ask("/api/v1/export")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["incident"] for row in rows] == [one["incident"] for one in listed]
+    assert rows[-1]["opened"].startswith("2023-11-14T")
+    _, text = feed.service.ask("/api/v1/export?format=json")
+    lines = text.splitlines() if isinstance(text, str) else [json.dumps(text)]
+    assert [json.loads(line)["incident"] for line in lines] == [one["incident"] for one in listed]
+    assert _plain("=1+1") == "'=1+1"
 
 
 @pytest.mark.parametrize(

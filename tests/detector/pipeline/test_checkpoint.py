@@ -54,6 +54,27 @@ def test_restart_at_any_sample(cut):
     same(one, two)
 
 
+def test_parts_are_kept_and_may_be_run_by_other_workers():
+    """An incident across a cut: the same events inline, by threads, and after a restart amid it."""
+    arrays, meta = frozen(pipeline())
+    arrays = arrays | {"engine.parts": np.array([0, 0, 1, 1, 1, 0, 0, 1], np.int32)}
+    threads = learnt.settings(engine={"type": "threads", "workers": 2})
+    one, two = thawed((arrays, meta)), thawed((arrays, meta), chosen=threads)
+    first = samples(changed(NOW, NOW + 60, NOW + 20, [1, 2]), NOW)
+    events = one.push(first)
+    assert any(event.event == "incident.opened" for event in events)
+    assert two.push(first) == events
+    three = thawed(frozen(one), chosen=threads)
+    assert len(three.engine.cut.parts) == 2
+    rest = samples(changed(NOW + 60, NOW + 160, NOW, [1, 2], until=NOW + 90), NOW + 60)
+    events = one.push(rest)
+    assert two.push(rest) == three.push(rest) == events
+    same(one, two)
+    same(one, three)
+    with pytest.raises(RelearnNeeded, match=r"engine\.parts was auto and is 2 now"):
+        thawed(frozen(one), chosen=learnt.settings(engine={"parts": 2}))
+
+
 @pytest.mark.parametrize("estimator", ["pool", "adwin", "kswin", "page-hinkley"])
 def test_restart_of_every_estimator(estimator):
     """Detectors of every kind go on alike, with an open incident among their state."""

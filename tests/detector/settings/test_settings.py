@@ -181,3 +181,13 @@ def test_everything_wrong_is_told_at_once():
 def test_settings_cannot_be_changed():
     with pytest.raises(ValueError, match="frozen"):
         Settings().alarm.release = 0.5
+
+
+def test_parts_follow_from_the_network_and_not_from_the_machine():
+    """Inline there is one; else as many as are worth it, or as many as were asked for."""
+    inline, threads = Settings().engine, Settings.of(engine={"type": "threads"}).engine
+    assert [inline.n_parts(n) for n in (1, 5000)] == [1, 1]
+    assert [threads.n_parts(n) for n in (1, 999, 1000, 1600, 100_000)] == [1, 1, 2, 3, 4]
+    assert [Settings.of(engine={"parts": 7}).engine.n_parts(n) for n in (3, 100)] == [3, 7]
+    with pytest.raises(ValueError, match=r"engine\.type: must be one of inline, threads"):
+        Settings.of(engine={"type": "rays"})

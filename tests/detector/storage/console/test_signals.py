@@ -141,3 +141,17 @@ def test_thinning_loses_no_extreme(count: int, most: int) -> None:
         assert thin.values[:, 2].max() == values[:, 2].max()
         assert thin.values[:, 3].max() == values[:, 3].max()
         assert thin.values[:, 0].min() >= values[:, 0].min()
+
+
+def test_a_long_incident_is_drawn_in_rows_of_one_width(store: Store) -> None:
+    """However often its signals were copied while it went on."""
+    begun = START + 3700.0
+    opened = incident(1, "incident.opened", begun, opened=begun, onset=begun)
+    store.commit(Bundle(records=[opened]))
+    for number in range(60):
+        store.commit(Bundle([entry(number)], blocks=[block(number)], snapshot=snapshot(1.0, 1)))
+    found = store.read(incident_signals.read, "i1", [])
+    assert found is not None
+    for signal in found[1].values():
+        assert incident_signals.ROWS / 2 <= len(signal.times) <= incident_signals.ROWS
+        assert np.ptp(np.diff(signal.times)) == 0.0

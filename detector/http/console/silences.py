@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from detector.http.answers import Problem, answer, parse_body
 from detector.http.auth import VISITOR
-from detector.http.remarks import note
+from detector.http.console.remarks import note
 from detector.http.service import SERVICE, Service
 from detector.notify.routing import stream_time
 from detector.notify.settings import Every, moment
