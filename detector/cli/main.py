@@ -22,7 +22,8 @@ from detector.cli.recordings.trial import try_
 from detector.cli.replay import replay
 from detector.cli.run import run
 from detector.cli.send_test_alert import send_test_alert
-from detector.cli.state import state
+from detector.cli.silence import silence
+from detector.cli.state import outbox, state
 from detector.cli.top import top
 from detector.settings.renamed import GROUPS
 
@@ -89,8 +90,9 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare,
-                adapt, federate, send_test_alert, state, graph, schema, completion):  # fmt: skip
+for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis,
+                compare, adapt, federate, silence, send_test_alert, outbox, state, graph, schema,
+                completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 

@@ -57,7 +57,7 @@ def _beside(incidents: OpenIncidents, group: Indices) -> list[Incident]:
 
 
 def merge_linked(incidents: OpenIncidents, decision: Decision) -> list[Event]:
-    """Incidents that are linked and began together are one."""
+    """Incidents that are linked and began together are one; into one that grows no more nothing merges."""
     events = []
     for younger in list(incidents.open.values())[:0:-1]:
         near = {
@@ -71,6 +71,7 @@ def merge_linked(incidents: OpenIncidents, decision: Decision) -> list[Event]:
                 older.told
                 and older.id in near
                 and younger.onset
+                and grows(older, younger.opened, decision.step)
                 and agrees(older, younger.onset, decision.step)
             ):
                 events.append(_merge(incidents, younger, older, decision.time))

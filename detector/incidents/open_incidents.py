@@ -18,6 +18,8 @@ from detector.settings.windows import WindowSettings
 from detector.stateful import Arrays, Meta, Rows
 from estimators.core.graph import Graph
 
+POSSIBLE = 0.3  # probability from which on a node is possibly changed
+
 
 class IncidentError(ValueError):
     """A command named an incident that is unknown or has ended, or a node that is unknown."""
@@ -100,10 +102,11 @@ class OpenIncidents:
             self._cool(v, time)
             if v in self.actions.restore:
                 continue
-            if resolution == "accepted" and not self.recovered(v):
+            unlikely = member.suspected and (member.probability or 0.0) < POSSIBLE
+            if resolution == "accepted" and not (unlikely and self.recovered(v)):
                 self.actions.rebaseline[v] = member.onset.time if member.onset else member.since
                 self.actions.forget.pop(v, None)
-            else:  # a node that came back to before needs no new reference
+            else:  # a node that is as before needs no new reference
                 self.actions.release.append(v)
                 if by == "operator":  # what is over must not be found again in the windows
                     self.actions.forget[v] = time

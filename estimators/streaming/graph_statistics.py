@@ -107,6 +107,11 @@ class GraphStatistics:
         self._walk(third, self._two_steps, values[WIDE])
         return third
 
+    @property
+    def occupied(self) -> Bools:
+        """Muted nodes and their neighbours."""
+        return np.asarray(self.muted | self._beside)
+
     def mute(self, nodes: Sequence[int], muted: bool) -> Nodes:
         """Let ``nodes`` speak for themselves only, or again for their neighbours; the rows this concerns."""
         self.muted[list(nodes)] = muted

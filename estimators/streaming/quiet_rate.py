@@ -97,7 +97,7 @@ class QuietRate:
     def opened(self, incidents: int, worth: float) -> None:
         """So many incidents opened, each ``worth`` that many episodes; they bring r up to 1 at most."""
         if self.ratio < 1.0:
-            self.ratio = min(self.ratio * math.exp(self._gain * worth * incidents), 1.0)
+            self.ratio = math.exp(min(math.log(self.ratio) + self._gain * worth * incidents, 0.0))
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and JSON from which `restore` goes on bit for bit."""

@@ -123,7 +123,7 @@ def _learn(
     run, found = null_run.exceedances(
         engine.fresh(), Z, levels, by, lambda share: tell("threshold", 0.6 + 0.2 * share)
     )
-    engine.joint.tails = found.tail_scale()
+    engine.joint.tails = found.tail_scale(settings.windows.tests[-1])
     run.engine.joint.tails = copy(engine.joint.tails)
     # What is correlated for long stays over a threshold for long, and is one incident then.
     return _Learnt(engine, run, found, max(settings.incidents.clear_after, round(2.0 * correlation)))

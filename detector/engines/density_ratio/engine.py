@@ -158,7 +158,7 @@ class DensityRatioEngine:
         if not len(moved):
             return
         # By the tick before, so that what is shown now follows from the windows alone, also after a restart.
-        self.joint.follow((self.bank.held == self.fixed) & ~self.bank.silent)
+        self.joint.follow(self.bank.silent == 0, self.statistics.occupied, int(self.bank.lengths[-1]))
         rows = self.statistics.around(moved)
         if self._waiting is not None:  # one pass over the sums for both
             self.bank.step(self._waiting[0], self._waiting[1], rows)

@@ -55,9 +55,9 @@ class JointStatistic:
             np.maximum(ratio, np.sqrt(energy) / SHARE, out=self.joint)
         np.divide(self.joint, self.tails.weight, out=self.event)
 
-    def follow(self, live: NDArray[np.bool_]) -> None:
-        """The tick ends without an incident at the ``live`` nodes: their tails are followed."""
-        self.tails.follow(self.joint, live)
+    def follow(self, live: NDArray[np.bool_], event: NDArray[np.bool_], memory: int) -> None:
+        """The tick ends: tails of ``live`` nodes are followed, not where an ``event`` is, or was lately."""
+        self.tails.follow(self.joint, live, event, memory)
 
     def hold(self, nodes: Sequence[int]) -> None:
         """Freeze the references of ``nodes``."""
@@ -67,12 +67,14 @@ class JointStatistic:
     def release(self, nodes: Sequence[int]) -> None:
         """They follow again; where the level has not come back, what is now is the baseline from here on.
 
-        Else the frozen reference would open the same incident again, for as long as windows are.
+        Else the frozen reference would open the same incident again, for as long as windows are. Of a node
+        that is back the windows have been told to `forget` the change: there the reference holds.
         """
         some = np.asarray(nodes, np.int32)
         for charts in self.charts:
             charts.hold(some, False)
-        self.restart(some[self.joint[some] > STALE])
+            stale = (self.joint[some] > STALE) & (charts.test_count[some] > 0)
+            charts.restart(some[stale])
 
     def forget(self, v: int) -> None:
         """What node v did lately was a fault that is over."""

@@ -86,6 +86,15 @@ def test_incidents_bring_a_low_ratio_back_to_one():
     assert quiet.ratio == 1.0
 
 
+def test_an_incident_far_rarer_than_its_episodes():
+    """A budget that nothing should pass makes one incident worth more episodes than exp can take."""
+    quiet = QuietRate(PATH, gap=3)
+    for _ in range(200):
+        quiet.follow(QUIET, LIVE, 5.0, 0.02)
+    quiet.opened(1, 1e9)
+    assert quiet.ratio == 1.0
+
+
 def test_one_episode_moves_it_little():
     """By 1/PRIOR at first, by 1/MEMORY later."""
     quiet = QuietRate(PATH, gap=3)
