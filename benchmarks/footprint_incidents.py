@@ -166,11 +166,9 @@ class Line:
         )
         assert isinstance(question, messages.FootprintQuestion)
         self.asked = len(msgspec.json.encode(messages.record(question)))
-        held = {
-            peer: {model.facts.stage: model} for peer, model in self._models.items() if model.facts.better
-        }
-        return {peer: messages.answer(question, peer, elsewhere.answer(models, question))
-                for peer, models in held.items()}  # fmt: skip
+        held = {peer: model if model.facts.better else None for peer, model in self._models.items()}
+        return {peer: messages.answer(question, peer, elsewhere.answer(model, question))
+                for peer, model in held.items()}  # fmt: skip
 
 
 def by_others(models: dict[str, FootprintModel], case: Case) -> tuple[Bools, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -16,6 +17,7 @@ from detector.settings.service import ROLES
 if TYPE_CHECKING:
     from detector.config.config import Config
 
+RECORD_ID = re.compile(r"((?:\d{8}|t-?\d+)-[0-9a-f]{12})-.+")  # its incident, and which of its records
 TIMEOUT_S = 10.0
 TOKEN_VARIABLE = "DETECTOR_TOKEN"  # whose name is to stand in the audit trail
 MAX_ANSWER = 64 * 2**20
@@ -108,7 +110,9 @@ class Daemon:
 
 
 def incident_path(incident: str, action: str = "") -> str:
-    """The path of an incident; ids come from people, and may hold anything."""
+    """The path of an incident, by its id or that of one of its records; people may give anything."""
+    if (of_record := RECORD_ID.fullmatch(incident)) is not None:
+        incident = of_record[1]
     return f"/api/v1/incidents/{quote(incident, safe='')}" + (f"/{action}" if action else "")
 
 

@@ -17,6 +17,7 @@ RUNTIME = 1
 NOT_VOUCHED = 4  # learnt and saved, but the history itself contradicts what is promised
 UNAVAILABLE = 69
 INPUT_OUTPUT = 74
+IN_USE = 75
 CONFIG = 78
 
 
@@ -47,13 +48,15 @@ def failure_of(error: Exception) -> Failure:
     """What an exception means to the user."""
     from connectors.base import ConnectorError
     from detector.config.errors import ConfigError
-    from detector.storage.database import StateError
+    from detector.storage.database import StateError, StateInUse
 
     text = str(error) or type(error).__name__
     if isinstance(error, ConfigError):
         return Failure(text, CONFIG)
     if isinstance(error, ConnectorError):
         return Failure(text, UNAVAILABLE)
+    if isinstance(error, StateInUse):
+        return Failure(text, IN_USE)
     if isinstance(error, StateError):
         return Failure(text, INPUT_OUTPUT)
     if isinstance(error, OSError):

@@ -1,5 +1,6 @@
 """The command line: `detector COMMAND`. Exit codes: 0 fine, 1 failed, 2 usage, 4 learnt but the history
-contradicts the budget, 69 something is not available, 74 input or output, 78 configuration."""
+contradicts the budget, 69 something is not available, 74 input or output, 75 the state is
+in use, 78 configuration."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from detector.cli.config import check, graph, init, schema
 from detector.cli.diagnosis import diagnosis, federate, renamed_to
 from detector.cli.incidents import explain, incidents, status
 from detector.cli.learn import learn
+from detector.cli.notify.send_test_alert import send_test_alert
+from detector.cli.notify.silence import silence
 from detector.cli.recordings.compare import compare
 from detector.cli.recordings.trial import try_
 from detector.cli.replay import replay
 from detector.cli.run import run
-from detector.cli.send_test_alert import send_test_alert
-from detector.cli.silence import silence
 from detector.cli.state import outbox, state
 from detector.cli.top import top
 from detector.settings.renamed import GROUPS
@@ -90,8 +91,8 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis,
-                compare, adapt, federate, silence, send_test_alert, outbox, state, graph, schema,
+for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare,
+                adapt, federate, silence, send_test_alert, outbox, state, graph, schema,
                 completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")

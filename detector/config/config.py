@@ -25,16 +25,16 @@ from detector.config.renamed import Renamed, present_names
 from detector.config.yaml_reader import Document, KeyPath, YamlRefused, parse_yaml, read_yaml
 from detector.diagnosis.registry import ANALYZERS
 from detector.events.terminal import PrettyStdout, is_terminal
+from detector.notify.settings import NotifySettings
 from detector.settings.alarm import AlarmSettings
 from detector.settings.alignment import AlignSettings
 from detector.settings.base import setting
 from detector.settings.core import Settings
 from detector.settings.diagnosis import DiagnosisSettings, ExchangeSettings
-from detector.settings.estimator import EstimatorSettings
+from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
-from detector.settings.notify import NotifySettings
 from detector.settings.preprocessing import PreprocessSettings
-from detector.settings.registries import ENGINES, STEPS
+from detector.settings.registries import ENGINES, RUNNERS, STEPS
 from detector.settings.service import HttpSettings, StateSettings
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted
@@ -58,6 +58,7 @@ REGISTRIES: tuple[tuple[KeyPath, connectors.Registry], ...] = (
     (("sources",), connectors.SOURCES),
     (("preprocess", "steps"), STEPS),
     (("estimator", "name"), ENGINES),
+    (("engine", "type"), RUNNERS),
     (("diagnosis",), ANALYZERS),
     (("sinks",), connectors.SINKS),
 )
@@ -85,6 +86,9 @@ class Config(Model):
     )
     estimator: EstimatorSettings = Field(
         default=EstimatorSettings(), description="How before and now are compared."
+    )
+    engine: EngineSettings = Field(
+        default=EngineSettings(), description="Which cores and machines do the work."
     )
     alarm: AlarmSettings = Field(default=AlarmSettings(), description="When a difference is an alarm.")
     incidents: IncidentSettings = Field(
@@ -247,6 +251,7 @@ class Config(Model):
                 preprocess=self.preprocess,
                 windows=self.windows,
                 estimator=self.estimator,
+                engine=self.engine,
                 alarm=self.alarm,
                 incidents=self.incidents,
                 diagnosis=self.diagnosis.cases,

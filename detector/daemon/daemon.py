@@ -34,6 +34,9 @@ from detector.daemon.status import Status
 from detector.diagnosis.service import DiagnosisService
 from detector.events.model import Event
 from detector.http.server import HttpServer
+from detector.notify import silences
+from detector.notify.routing import Routing, stream_time, wanted
+from detector.notify.silences import Silence
 from detector.runtime import logs, memory
 from detector.runtime.backups import Backups
 from detector.runtime.committer import Committer
@@ -43,14 +46,12 @@ from detector.runtime.ingest_queue import Arrival, Command, IngestQueue
 from detector.runtime.intake import Intake
 from detector.runtime.metrics import Metrics
 from detector.runtime.pipeline_thread import COMMANDS, Interrupted, Outcome, PipelineThread
-from detector.runtime.routing import Routing, stream_time, wanted
 from detector.runtime.sd_notify import Notifier
 from detector.runtime.source_task import SourceTask
-from detector.storage import records, silences
+from detector.storage import records
 from detector.storage.cases import Key
 from detector.storage.database import StateError, StateRefused
 from detector.storage.records import Record
-from detector.storage.silences import Silence
 
 log = logging.getLogger("detector")
 TURN_SAMPLES = 20_000  # of one turn of the pipeline

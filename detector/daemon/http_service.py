@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detector.diagnosis.service import DiagnosisService
 from detector.events.model import Event
 from detector.http.service import SourceRoute
+from detector.notify.routing import Routing
+from detector.notify.silences import Silence
 from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
-from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
 from detector.storage.records import Record, SetAside
-from detector.storage.silences import Silence
 
 if TYPE_CHECKING:
     from detector.daemon.daemon import Daemon

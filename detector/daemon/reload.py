@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from connectors.base import ConnectorError
 from detector.config.config import Config, ConfigError
 from detector.daemon.startup import greeting, warn
+from detector.notify.routing import wanted
 from detector.runtime import logs
 from detector.runtime.pipeline_thread import Plan
-from detector.runtime.routing import wanted
 from detector.settings.changes import Change, changes
 from detector.storage.upkeep import Bounds
 

@@ -14,7 +14,7 @@ from detector.daemon.http_service import HttpService
 from detector.http.server import HttpServer
 from detector.runtime.pipeline_thread import Plan
 from detector.settings.changes import RelearnNeeded
-from detector.storage.database import StateError, StateRefused, StateUnavailable
+from detector.storage.database import StateError, StateInUse, StateRefused, StateUnavailable
 from detector.storage.journal import Entry
 from detector.storage.records import Record
 from detector.storage.store import Store
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from detector.daemon.daemon import Daemon
 
 log = logging.getLogger("detector")
-EXIT_OK, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_IO, EXIT_CONFIG = 0, 1, 69, 74, 78
+EXIT_OK, EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_IO, EXIT_IN_USE, EXIT_CONFIG = 0, 1, 69, 74, 75, 78
 
 
 class Fatal(Exception):
@@ -48,6 +48,8 @@ async def open_store(config: Config) -> Store:
         )
     except StateUnavailable as error:
         raise Fatal(f"state cannot be opened: {error}", EXIT_IO) from None
+    except StateInUse as error:
+        raise Fatal(str(error), EXIT_IN_USE) from None
     except StateError as error:
         raise Fatal(f"state cannot be used: {error}", EXIT_CONFIG) from None
 

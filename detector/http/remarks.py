@@ -12,8 +12,8 @@ from msgspec import Meta
 from detector.http.answers import Problem, answer, parse_body, parse_query
 from detector.http.auth import VISITOR
 from detector.http.service import SERVICE
-from detector.storage import remarks
-from detector.storage.remarks import Comment, Deed
+from detector.storage.console import remarks
+from detector.storage.console.remarks import Comment, Deed
 
 
 class NewComment(msgspec.Struct, forbid_unknown_fields=True):

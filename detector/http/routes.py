@@ -76,16 +76,7 @@ _COMMAND: dict[str, Any] = {
 }  # fmt: skip
 _ACTION: dict[str, Any] = {"also": (202,), "errors": (404, 409, 503)}
 # Addresses of the console's views: each is the same page, which looks at its address.
-_VIEWS = (
-    "/incidents",
-    "/incidents/{incident}",
-    "/nodes",
-    "/nodes/{name}",
-    "/silences",
-    "/budget",
-    "/health",
-    "/audit",
-)
+_VIEWS = ("/incidents", "/incidents/{incident}", "/nodes/{name}", "/silences", "/audit")
 
 _CURRENT = (
     Route("GET", "/", status_page.index, "The console; the page holds no data.", media=HTML,

@@ -9,13 +9,13 @@ from aiohttp import web
 
 from detector.diagnosis.service import DiagnosisService
 from detector.events.model import Event
+from detector.notify.routing import Routing
+from detector.notify.silences import Silence
 from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
-from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
 from detector.storage.records import Record, SetAside
-from detector.storage.silences import Silence
 
 Result = TypeVar("Result")
 

@@ -15,9 +15,10 @@ from detector.diagnosis.distributions import Distribution, distributions
 from detector.http.answers import Problem, answer, parse_query
 from detector.http.service import SERVICE, Service
 from detector.pipeline.signal_capture import COARSE, FINE, Block, Columns
-from detector.storage import cases, incident_signals, records, signals
+from detector.storage import cases, records
 from detector.storage.arrays import Unreadable
-from detector.storage.signals import Signal
+from detector.storage.console import incident_signals, signals
+from detector.storage.console.signals import Signal
 
 ROWS = 1500  # of a node's history
 DAY = 86400.0

@@ -14,9 +14,9 @@ from detector.http.answers import Problem, answer, parse_body
 from detector.http.auth import VISITOR
 from detector.http.remarks import note
 from detector.http.service import SERVICE, Service
-from detector.runtime.routing import stream_time
-from detector.settings.notify import Every, moment
-from detector.storage.silences import PERIOD, Silence
+from detector.notify.routing import stream_time
+from detector.notify.settings import Every, moment
+from detector.notify.silences import PERIOD, Silence
 
 MOST = 200  # that are not over
 Name = Annotated[str, Meta(min_length=1, max_length=500)]

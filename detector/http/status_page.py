@@ -13,7 +13,11 @@ from aiohttp import hdrs, web
 
 from detector.http.answers import Problem
 from detector.http.service import SERVICE, Service
+from detector.network.communities import communities, folded
+from detector.network.layout import layout
 from detector.network.network import Network
+from estimators.core.graph import Graph
+from estimators.core.types import Floats
 
 # No script and no style but our own files; nothing is ever loaded from elsewhere.
 POLICY = (
@@ -36,6 +40,9 @@ class NetworkDrawing(msgspec.Struct):
     links: list[int]  # pairs of node numbers, one after the other
     links_left_out: int
     warning: str | None
+    groups: list[int]  # community of each node; empty: a network that is drawn whole
+    group_places: list[tuple[float, float]]
+    group_links: list[int]
 
 
 class StatusPage:
@@ -95,18 +102,44 @@ def load_files() -> dict[str, tuple[bytes, str, str]]:
 def drawn(network: Network, components: tuple[str, ...] = ()) -> bytes:
     """Names, places in a unit square, and links as a flat list of node numbers."""
     places = network.layout()
-    low = places.min(axis=0) if len(places) else np.zeros(2)
-    span = float(np.ptp(places, axis=0).max()) if len(places) else 1.0
-    unit = (places - low) / (span or 1.0)
-    links = sp.triu(network.graph.matrix(), k=1).tocoo()
-    kept = np.argsort(-links.data, kind="stable")[:MOST_LINKS]
-    ends = np.stack([links.coords[0][kept], links.coords[1][kept]], axis=1)
+    links, left_out = _strongest(network.graph)
+    group = communities(network.graph)
     content = NetworkDrawing(
         names=list(network.names),
         components=list(components),
-        places=np.round(unit, 4).tolist(),
-        links=ends.ravel().tolist(),
-        links_left_out=int(links.nnz - len(kept)),
+        places=_unit(places),
+        links=links,
+        links_left_out=left_out,
         warning=network.warning,
+        groups=[],
+        group_places=[],
+        group_links=[],
     )
+    if len(group) and group.max() + 1 < len(group):
+        small = folded(network.graph, group)
+        content.groups = group.tolist()
+        if network.positions is None:
+            content.group_places = _unit(layout(small))
+        else:  # where their nodes are, on the average
+            count = np.bincount(group)
+            content.group_places = _unit(
+                np.stack([np.bincount(group, places[:, axis]) / count for axis in (0, 1)], axis=1)
+            )
+        content.group_links = _strongest(small)[0]
     return msgspec.json.encode(content)
+
+
+def _unit(places: Floats) -> list[tuple[float, float]]:
+    """In a unit square, with the proportions that they have."""
+    low = places.min(axis=0) if len(places) else np.zeros(2)
+    span = float(np.ptp(places, axis=0).max()) if len(places) else 1.0
+    found: list[tuple[float, float]] = np.round((places - low) / (span or 1.0), 4).tolist()
+    return found
+
+
+def _strongest(graph: Graph) -> tuple[list[int], int]:
+    """Pairs of node numbers, one after the other, and how many links were left out."""
+    links = sp.triu(graph.matrix(), k=1).tocoo()
+    kept = np.argsort(-links.data, kind="stable")[:MOST_LINKS]
+    ends: list[int] = np.stack([links.coords[0][kept], links.coords[1][kept]], axis=1).ravel().tolist()
+    return ends, int(links.nnz - len(kept))

@@ -17,6 +17,8 @@ from estimators.core.types import Indices
 def attend(incidents: OpenIncidents, group: Indices, decision: Decision, evidence: Evidence) -> list[Event]:
     """A group of free nodes opens an incident, unless it belongs to one that is open near it."""
     states, settings, time = incidents.states, incidents.settings, decision.time
+    # An earlier group of this tick may have drawn some of them in.
+    group = np.array([v for v in group.tolist() if v not in states.owner], np.intp)
     if incidents.actions.release:  # who was let go in this tick opens nothing before the next one
         group = group[~np.isin(group, incidents.actions.release)]
     hot = group[states.hot[group] & (states.hot_row[group] >= settings.confirm)]

@@ -142,11 +142,12 @@ class OpenIncidents:
 
     def state(self) -> tuple[Arrays, Meta]:
         """Everything as JSON, by node name; after `restore` the later events are identical."""
+        returned = [name for incident in self.open.values() for name in incident.returned]
         return {}, {
             "version": 1,
             "open": [msgspec.to_builtins(incident) for incident in self.open.values()],
             "records": [record.record() for record in self.records.values()],
-            "roster": self.states.state(),
+            "roster": self.states.state(returned),
             "false_alarms": [msgspec.to_builtins(alarm) for alarm in self.false_alarms.state()],
         }
 

@@ -20,6 +20,7 @@ from detector.alignment.ticks import Tick
 from detector.engines.base import Engine, Progress, engine_class
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.coverage import EVERY, Coverage
+from detector.engines.runners.base import started
 from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_event
 from detector.incidents.case import Case
 from detector.incidents.decision import Decision, decide
@@ -163,6 +164,7 @@ class Pipeline:
         self.engine, self.report = kind.calibrate(
             Z, self.network.graph, self.settings, step, self.progress, levels
         )
+        self.engine = started(self.engine, self.network.graph, self.settings)
         self.report.notes[:0] = [text for text in warnings if text]
         self.history = None
         self.learnt_until = float(times[-1])

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from detector.events.model import Event, detector_event
 from detector.incidents.case import Case
+from detector.notify.routing import Routing
 from detector.pipeline.signal_capture import Block
 from detector.runtime.metrics import Metrics
-from detector.runtime.routing import Routing
 from detector.settings.service import StateSettings
 from detector.storage.cases import Key
 from detector.storage.database import StateDamaged, StateError, StateRefused, StateUnavailable

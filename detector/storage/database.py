@@ -30,6 +30,10 @@ class StateRefused(StateError):
     """Somebody has to decide: another daemon, another owner, a newer version, another configuration."""
 
 
+class StateInUse(StateRefused):
+    """Another process has it: usable once that has ended."""
+
+
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
     """SQLite's and the system's errors as one of ours."""

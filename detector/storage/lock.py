@@ -7,7 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from detector.storage.database import StateRefused, StateUnavailable
+from detector.storage.database import StateInUse, StateUnavailable
 
 LOCK = "lock"
 TRIES = 5  # while somebody moves the folder away in the moment in which it is locked
@@ -50,7 +50,7 @@ class Lock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in NOT_LOCKABLE or descriptor == self._descriptors[-1]:
-                    raise StateRefused(f"state folder {self.folder} is in use by another process") from None
+                    raise StateInUse(f"state folder {self.folder} is in use by another process") from None
 
     @property
     def in_place(self) -> bool:

@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from detector.events.model import iso
-from detector.storage import backup, records, recovery, signals, upkeep
+from detector.storage import backup, records, recovery, upkeep
 from detector.storage import cases as tables
 from detector.storage.bundle import Bundle
+from detector.storage.console import signals
 from detector.storage.database import (
     FILE,
     StateDamaged,

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from detector.settings.diagnosis import DiagnosisSettings
 from detector.settings.service import StateSettings
-from detector.storage import cases, incident_signals, records, remarks, signals
+from detector.storage import cases, records
 from detector.storage.backup import copies
+from detector.storage.console import incident_signals, remarks, signals
 from detector.storage.database import FILE
 
 SLACK = 4 * 2**20  # bytes of free pages that may stay: the next journal and snapshot use them

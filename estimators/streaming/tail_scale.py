@@ -85,13 +85,22 @@ class TailScale:
     def weight(self) -> Floats:
         return np.asarray(self.quantile / self.unit)
 
-    def follow(self, S: Floats, live: NDArray[np.bool_], event: NDArray[np.bool_], memory: int) -> None:
+    def follow(
+        self,
+        S: Floats,
+        live: NDArray[np.bool_],
+        event: NDArray[np.bool_],
+        memory: int,
+        ticked: NDArray[np.bool_] | None = None,
+    ) -> None:
         """After a tick with statistics S (N,), as they are before weighting; nodes that are not live stay.
 
-        What happens at nodes with an ``event`` is in the windows for ``memory`` ticks from then on.
+        What happens at nodes with an ``event`` is in the windows for ``memory`` ticks from then on. For nodes
+        that have not ``ticked`` no time has passed at all.
         """
         if not self.adapts:
             return
+        before = [(name, getattr(self, name)) for name in ("quantile", "lately", "age", "waits")]
         taken_back = np.maximum(self.quantile * np.exp(-RATE * self.lately), self.floor)
         self.quantile = np.where(event, taken_back, self.quantile)
         self.waits = np.where(event, memory, np.maximum(self.waits - 1, 0))
@@ -106,6 +115,9 @@ class TailScale:
         self.lately = lately + counts
         moved = np.maximum(self.quantile * np.exp(RATE * (counts - self.share)), self.floor)
         self.quantile = np.where(moves, moved, self.quantile)
+        if ticked is not None and not ticked.all():
+            for name, was in before:
+                setattr(self, name, np.where(ticked, getattr(self, name), was))
 
     def state(self) -> dict[str, NDArray[Any]]:
         names = ("quantile", "floor", "share", "lately", "age", "waits")

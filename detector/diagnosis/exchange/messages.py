@@ -90,9 +90,8 @@ class RegimeAnswer(Answer, frozen=True, kw_only=True, tag="regime.answer"):
 
 
 class FootprintQuestion(Question, frozen=True, kw_only=True, tag="footprint.question"):
-    """Which of these parts are affected, and by what, as far as your labels tell?"""
+    """Which of these parts of a settled incident are affected, and by what, as far as your labels tell?"""
 
-    stage: Literal["early", "settled"]
     incident: Annotated[list[float], Meta(min_length=2, max_length=2)]  # how its strongest nodes moved
     parts: Annotated[list[Point], Meta(min_length=1, max_length=MOST_PARTS)]
 

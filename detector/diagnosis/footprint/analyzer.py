@@ -66,8 +66,8 @@ class FootprintAnalyzer:
             else:
                 self._why[model.name] = "models are not used"
         if self._exchange is not None:
-            used = {stage: model for stage, (model, _) in self._models.items()}
-            self._exchange.hold(FootprintQuestion, partial(elsewhere.answer, used))
+            own = self._models["settled"][0] if "settled" in self._models else None
+            self._exchange.hold(FootprintQuestion, partial(elsewhere.answer, own))
 
     def analyze(self, case: Case) -> Finding:
         if case.stage not in self._models:
@@ -84,7 +84,9 @@ class FootprintAnalyzer:
 
     def _by_peers(self, case: Case) -> Finding | None:
         """By what others have learnt; None if they know nothing like it."""
-        if self._exchange is None or (found := elsewhere.ask(self._exchange, case, self._settings)) is None:
+        if self._exchange is None or case.stage != "settled":
+            return None
+        if (found := elsewhere.ask(self._exchange, case, self._settings)) is None:
             return None
         taught = f"learnt from {found.events} labelled incidents of {', '.join(found.by)}"
         if found.missing:

@@ -1,14 +1,15 @@
-"""Footprints by what labels at other sites have taught.
+"""Footprints of settled incidents by what labels at other sites have taught.
 
 Names of nodes mean nothing in another network, but a part does: its descriptor is made of multiples of
 thresholds and of quiet spreads around a node, whichever graph it is of. So the parts of an incident are sent,
 and their scores by predictors learnt elsewhere come back (Eq. 9 of "Localized structured prediction"; each
-site has its own sum over its own labelled parts). Inference, Eq. 6, is done where the graph is.
+site has its own sum over its own labelled parts). Inference, Eq. 6, is done where the graph is. Only settled
+incidents are asked about: early, what one network teaches served others worse than thresholds
+(docs/benchmarks/diagnosis.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +53,10 @@ class Elsewhere:
     missing: list[str]
 
 
-def answer(models: Mapping[str, FootprintModel], question: FootprintQuestion) -> dict[str, Any]:
-    """What the models of this site say of the parts of an incident of another one."""
+def answer(model: FootprintModel | None, question: FootprintQuestion) -> dict[str, Any]:
+    """What the model of this site says of the parts of an incident of another one."""
     if question.spec != SPEC:
         raise OtherSpec(question.spec)
-    model = models.get(question.stage)
     if model is None or len(model.facts.types) > MOST_TYPES:
         return question.nothing()
     if model.known.novel(model.known.pvalue(np.array(question.incident))):
@@ -80,7 +80,7 @@ def ask(exchange: PeerExchange, case: Case, settings: Settings) -> Elsewhere | N
         where = np.sort(where[strongest[:MOST_PARTS]])
     parts = ego_features(found, case.graph, RADIUS, where)
     answers = exchange.ask(
-        FootprintQuestion, spec=SPEC, stage=case.stage, parts=parts.round(DIGITS).tolist(),
+        FootprintQuestion, spec=SPEC, parts=parts.round(DIGITS).tolist(),
         incident=summary(case, found).round(DIGITS).tolist(),
     )  # fmt: skip
     useful = {peer: given for peer, given in sorted(answers.items()) if given.scores}

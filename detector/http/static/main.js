@@ -3,6 +3,7 @@
 import { get, Refused, Stream, token } from "./api.js";
 import { AuditPage } from "./audit.js";
 import { Dialog } from "./dialog.js";
+import { FoldedMap } from "./folded.js";
 import { log, showFigures, showHealth, showLearning } from "./health.js";
 import { IncidentPage } from "./incident_page.js";
 import { Incidents } from "./incidents.js";
@@ -22,7 +23,8 @@ const say = (text) => (byId("spoken").textContent = text);
 const ask = (question) => dialog.ask(question);
 const dialog = new Dialog((again) => askToken("This needs a token.", again));
 const states = new StateLine();
-const map = new NetworkMap(byId("map"), (node) => openNode(page.network.names[node]), say);
+const map = new NetworkMap(byId("map"), (node) => folded.opened(node), say);
+const folded = new FoldedMap(map, openNode, say);
 const table = new SensorTable((node) => openNode(page.network.names[node]));
 const legend = new Legend();
 const nodes = new NodePage(leaveNode, trouble);
@@ -57,7 +59,7 @@ function takeFrame(frame) {
   const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.name}`);
   byId("map-summary").textContent = `${plural(frame.states.length, "sensor")}: ${words.join(", ")}`;
   if (page.network && page.network.names.length === frame.states.length) {
-    map.setFrame(frame);
+    folded.setFrame(frame);
     table.update(page.network, frame);
     incident.takeFrame(frame);
   }
@@ -86,7 +88,7 @@ async function loadNetwork(version) {
     return trouble(error);
   }
   page.index = new Map(page.network.names.map((name, node) => [name, node]));
-  map.setNetwork(page.network);
+  folded.setNetwork(page.network);
   if (page.frame) takeFrame(page.frame);
 }
 
@@ -101,7 +103,7 @@ async function loadStatus() {
 }
 
 function openNode(name) {
-  map.choose(page.index.get(name) ?? -1);
+  folded.choose(page.index.get(name) ?? -1);
   router.go(nodePath(name));
 }
 

@@ -139,7 +139,11 @@ export class NetworkMap {
     const inside = points.filter(([x, y]) => x > 0 && y > 0 && x < this.width && y < this.height).length;
     const radius = Math.min(9, Math.max(3, 0.24 * Math.sqrt((this.width * this.height) / Math.max(inside, 1))));
     const order = points.map((_, node) => node).sort((a, b) => this.rank(a) - this.rank(b));
-    for (const node of order) draw(context, this.letter(node), ...points[node], radius, this.share(node));
+    // A group is as large as it has nodes.
+    const counts = this.network.counts;
+    const most = counts ? Math.max(...counts) : 1;
+    const large = (node) => (counts ? radius * (0.7 + 1.1 * Math.sqrt(counts[node] / most)) : radius);
+    for (const node of order) draw(context, this.letter(node), ...points[node], large(node), this.share(node));
     for (const [node, width] of [[this.chosen, 3], [this.pointed, 2]]) {
       if (node < 0) continue;
       context.strokeStyle = colour.link;
@@ -184,7 +188,7 @@ export class NetworkMap {
   }
 
   rank(node) {
-    return 2 * "lwkxhsa".indexOf(this.letter(node)) + Math.min(1, Math.max(0, this.share(node)));
+    return 2 * "lwokxhsa".indexOf(this.letter(node)) + Math.min(1, Math.max(0, this.share(node)));
   }
 
   describe(node) {

@@ -7,7 +7,6 @@ const VIEWS = [
   [/^\/incidents\/([^/]+)$/, "incident"],
   [/^\/nodes\/([^/]+)$/, "node"],
   [/^\/silences$/, "silences"],
-  [/^\/budget$/, "budget"],
   [/^\/audit$/, "audit"],
 ];
 

@@ -32,7 +32,7 @@ export class StateLine {
   show() {
     const [kind, words, more] = this.said();
     const line = byId("phase");
-    if (line.dataset.kind !== kind) line.className = `phase ${kind}`;
+    if (line.dataset.kind !== kind) line.className = `phase is-${kind}`;
     line.dataset.kind = kind;
     if (line.textContent !== words) line.textContent = words;
     const small = byId("phase-more");

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 import connectors
 from detector.cli.main import cli
-from detector.cli.send_test_alert import made_up_incident
+from detector.cli.notify.send_test_alert import made_up_incident
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
 from tests import servers
@@ -203,9 +203,12 @@ def test_check_tries_the_connectors(folder: Path) -> None:
     said = run("check", "--connect", code=69)
     assert "sources.log: cannot open" in said.stderr
     (folder / "samples.jsonl").write_text("")
-    assert "sources.log: ok\nsinks.archive: ok\n" in run("check", "--connect").stdout
+    assert (
+        "sources.log: ok, but there is nothing to read\nsinks.archive: ok\n"
+        in run("check", "--connect").stdout
+    )
     tried = json.loads(run("check", "--connect", "--json").stdout)["connectors"]
-    assert tried == {"sources.log": "ok", "sinks.archive": "ok"}
+    assert tried == {"sources.log": "ok, but there is nothing to read", "sinks.archive": "ok"}
     assert not (folder / "state").exists()
 
 

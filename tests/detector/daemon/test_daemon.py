@@ -256,13 +256,13 @@ def test_what_was_learnt_with_other_settings_is_refused(
 
 
 def test_exit_codes(tmp_path: Path) -> None:
-    """78 for what needs a decision, 74 for a disk that cannot be used, 69 for an address that is taken."""
+    """75 for a state in use, 78 for a decision, 74 for a disk that cannot be used, 69 for a taken address."""
     feed(tmp_path, 0, 5)
     config = rig.write_config(tmp_path)
     with rig.Service(config) as first:
         first.wait_ready()
         with rig.Service(config) as second:
-            assert second.process.wait(rig.PATIENCE_S) == 78
+            assert second.process.wait(rig.PATIENCE_S) == 75
             assert "in use by another process" in second.said()
         taken = rig.write_config(
             tmp_path, http={"port": first.port}, state={"directory": str(tmp_path / "other")}

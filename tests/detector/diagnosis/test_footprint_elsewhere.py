@@ -53,7 +53,7 @@ def test_a_site_without_labels_is_taught_by_another(broker, tmp_path, taught):
     nobody = Repository(store)
 
     async def test(a: Site, b: Site) -> None:
-        b.exchange.hold(FootprintQuestion, partial(elsewhere.answer, taught))
+        b.exchange.hold(FootprintQuestion, partial(elsewhere.answer, taught["settled"]))
         alone = analyzer_of(nobody, None).analyze(case)
         assert alone.source == "threshold"
 
@@ -68,6 +68,8 @@ def test_a_site_without_labels_is_taught_by_another(broker, tmp_path, taught):
         assert len(told ^ true) <= 1
         assert finding.summary.endswith("learnt from 14 labelled incidents of b")
 
+        early = await asyncio.to_thread(asked.analyze, cases["early"])
+        assert early.source == "threshold", "only settled incidents are asked about"
         assert analyzer_of(nobody, a.exchange, peers=False).analyze(case).source == "threshold"
         assert analyzer_of(nobody, a.exchange, use="never").analyze(case).source == "threshold"
 
@@ -89,7 +91,7 @@ def test_what_goes_over_the_wire(taught):
             question = kind(id="q", sender="a", until=0.0, **asked)
             body = json.dumps(messages.record(question)).encode()
             read = messages.parse(body)
-            given = messages.answer(read, "b", elsewhere.answer(taught, read))
+            given = messages.answer(read, "b", elsewhere.answer(taught["settled"], read))
             back = json.dumps(messages.record(given)).encode()
             sent.extend((body, back))
             answer = messages.parse(back)
@@ -102,27 +104,27 @@ def test_what_goes_over_the_wire(taught):
     asked, given = sent
     assert not [name for name in case.names if name.encode() in asked + given]
     head = {"event", "id", "version", "sender", "spec", "until"}
-    assert set(json.loads(asked)) == head | {"stage", "incident", "parts"}
+    assert set(json.loads(asked)) == head | {"incident", "parts"}
     assert len(asked) < 200 * len(case.names) < messages.MAX_BYTES
     np.testing.assert_allclose(found.said.g, taught["settled"].predict(case).g, atol=0.02)
 
 
 def question(**changed: Any) -> FootprintQuestion:
-    given = {"spec": elsewhere.SPEC, "stage": "settled", "incident": [0.0, 0.0], "parts": [[0.0] * 25]}
+    given = {"spec": elsewhere.SPEC, "incident": [0.0, 0.0], "parts": [[0.0] * 25]}
     return FootprintQuestion(id="q", sender="a", until=0.0, **given | changed)
 
 
 def test_what_is_not_known_is_not_answered(taught):
-    """Other features are refused, other stages and new types of incident unknown, other lengths an error."""
+    """Other features are refused, and new types of incident unknown, other lengths an error."""
     with pytest.raises(OtherSpec):
-        elsewhere.answer(taught, question(spec="footprint 99 2"))
-    assert elsewhere.answer({}, question()) == {}
-    far = elsewhere.answer(taught, question(incident=[-30.0, -30.0]))
+        elsewhere.answer(taught["settled"], question(spec="footprint 99 2"))
+    assert elsewhere.answer(None, question()) == {}
+    far = elsewhere.answer(taught["settled"], question(incident=[-30.0, -30.0]))
     assert far == {"events": 14, "novel": True}
     known = list(taught["settled"].known.points[0])
-    assert elsewhere.answer(taught, question(incident=known))["scores"]
+    assert elsewhere.answer(taught["settled"], question(incident=known))["scores"]
     with pytest.raises(ValueError, match="24 features, but 25 were learnt"):
-        elsewhere.answer(taught, question(incident=known, parts=[[0.0] * 24]))
+        elsewhere.answer(taught["settled"], question(incident=known, parts=[[0.0] * 24]))
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,7 @@ def test_a_removed_folder_is_made_anew_and_locked(tmp_path: Path, learnt_state: 
         with pytest.raises(StateRefused, match="in use"):
             Lock(tmp_path / "state")
         with rig.Service(tmp_path / "config.yaml") as second:
-            assert second.process.wait(rig.PATIENCE_S) == 78
+            assert second.process.wait(rig.PATIENCE_S) == 75
             assert "in use by another process" in second.said()
         write(500, 600)
         rig.wait_for(lambda: service.metric("ticks_total") > 130)

@@ -148,6 +148,14 @@ def test_drawing_of_any_network_is_small_and_within_the_unit_square() -> None:
     assert len(dense["links"]) == 40_000
     assert dense["links_left_out"] == 250 * 249 // 2 - 20_000
     assert 0.0 <= np.min(dense["places"]) <= np.max(dense["places"]) <= 1.0
+    assert dense["groups"] == []
+    names = [f"n{i}" for i in range(1000)]
+    ring = Network.from_edges([(names[i], names[(i + 1) % 1000]) for i in range(1000)], names)
+    large = json.loads(drawn(ring))
+    count = max(large["groups"]) + 1
+    assert (len(large["groups"]), len(large["group_places"])) == (1000, count)
+    assert 40 <= count <= 100
+    assert set(large["group_links"]) <= set(range(count))
 
 
 def test_letters_cover_every_state() -> None:

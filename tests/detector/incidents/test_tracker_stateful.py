@@ -98,7 +98,7 @@ class Telling(Windows):
         return Membership(probability, 1.0 - probability)
 
     def earlier(self, v: int, latest: int) -> bool:
-        return self._draw(v, 2, 5.0) < 0.2
+        return self._draw(v, 2, 5.0) < 0.6
 
     def returned(self, nodes: np.ndarray, since: np.ndarray, latest: int) -> np.ndarray:
         return np.array([self._draw(int(v), 3, 5.0) < 0.3 for v in nodes], bool)

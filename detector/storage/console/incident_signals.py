@@ -14,7 +14,7 @@ from typing import Any
 from detector.pipeline.signal_capture import FINE, Block
 from detector.storage import records
 from detector.storage.arrays import Unreadable
-from detector.storage.signals import Signal, begins, of_block, read_signals
+from detector.storage.console.signals import Signal, begins, of_block, read_signals
 
 NODES = 16  # members that are kept, the strongest first
 ROWS = 1200  # of each

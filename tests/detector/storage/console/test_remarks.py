@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from detector.storage import remarks
+from detector.storage.console import remarks
 from detector.storage.store import Store
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from detector.events.model import Event, NodeRecord, detector_event, node_event
-from detector.runtime.routing import Routing
-from detector.settings.notify import NotifySettings, moment
+from detector.notify.routing import Routing
+from detector.notify.settings import NotifySettings, moment
+from detector.notify.silences import Silence
 from detector.storage.records import Record
-from detector.storage.silences import Silence
 
 NOW = moment("2026-11-18T12:00")
 SINKS = ("log", "pager")

@@ -8,7 +8,7 @@ import zlib
 
 import msgspec
 
-from detector.settings.notify import Every
+from detector.notify.settings import Every
 
 PERIOD = {"day": 86400.0, "week": 7 * 86400.0}
 KEPT = 500  # that have ended

@@ -67,7 +67,10 @@ class NotifySettings(Group):
         applies="now",
     )
     routes: dict[str, Route] = setting(
-        {}, "What a sink gets, by its name under sinks; one that is not named gets everything.", applies="now"
+        {},
+        "What a sink gets, by its name under sinks: `severity`, the least one of what it gets, and `groups`, "
+        "of which a node must be; a sink that is not named gets everything.",
+        applies="now",
     )
     maintenance: list[MaintenanceWindow] = setting(
         [], "Maintenance windows: incidents in them are recorded, and sent to no sink.", applies="now"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from detector.events.model import Event, NodeRecord
 from detector.pipeline.signal_capture import FINE, ROWS, Block, Columns
-from detector.storage import incident_signals, signals
+from detector.storage.console import incident_signals, signals
+from detector.storage.console.signals import Signal
 from detector.storage.records import Record
-from detector.storage.signals import Signal
 from detector.storage.store import Bundle, Store
 from detector.storage.upkeep import Bounds
 from tests.detector.storage.test_store import entry, snapshot

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from detector.events.model import is_unix
-from detector.settings.notify import NotifySettings, Route, moment
+from detector.notify.settings import NotifySettings, Route, moment
+from detector.notify.silences import Silence
 from detector.storage.records import Record
-from detector.storage.silences import Silence
 
 SEVERITIES = ("info", "warning", "critical")
 REMEMBERED = 1000  # incidents whose nodes are known

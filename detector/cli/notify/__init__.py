@@ -1,0 +1,1 @@
+"""Commands about who is told: silences, and a test alert."""

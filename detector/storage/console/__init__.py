@@ -1,0 +1,1 @@
+"""What the console shows and keeps: signals of nodes and incidents, comments, the audit trail. Bounded."""
