@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml $(wildcard estimators/*/*.pyx)
+SOURCES := pyproject.toml $(wildcard estimators/*/*.pyx packaging/locks/*.txt)
 
 .DEFAULT_GOAL := help
 
@@ -17,12 +17,12 @@ compiler:
 
 $(VENV)/.run-installed: $(SOURCES) | compiler
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@scripts/install-editable $(BIN) .
+	@scripts/install-editable $(BIN) packaging/locks/build.txt
 	@touch $@
 
 $(VENV)/.test-installed: $(SOURCES) | compiler
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@scripts/install-editable $(BIN) '.[dev]'
+	@scripts/install-editable $(BIN) packaging/locks/dev.txt
 	@touch $@ $(VENV)/.run-installed
 
 brokers:

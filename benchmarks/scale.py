@@ -93,7 +93,8 @@ def run(shape: str, n: int, ticks: int) -> None:
     wall_one, cpu_one = np.median(spent[1, 1], axis=0)
     print(f"\n{shape}, {graph.n_nodes} nodes, {ticks} ticks\n")
     print(
-        "| parts | threads | links cut | ghosts per node | bits | times as fast | CPU, of one part | median, largest difference |"
+        "| parts | threads | links cut | ghosts per node | bits | times as fast | CPU, of one part "
+        "| median, largest difference |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for (parts, threads), engine in engines.items():
@@ -102,7 +103,8 @@ def run(shape: str, n: int, ticks: int) -> None:
         cut, ghosts = 100 * cut_share(graph, labels), ghosts_per_node(graph, labels)
         apart = np.abs(engine.event - whole.event)
         print(
-            f"| {parts} | {threads} | {cut:.1f} % | {ghosts:.3f} | {digest(engine)} | {wall_one / wall:.2f} | {cpu / cpu_one:.2f} "
+            f"| {parts} | {threads} | {cut:.1f} % | {ghosts:.3f} | {digest(engine)} "
+            f"| {wall_one / wall:.2f} | {cpu / cpu_one:.2f} "
             f"| {np.nanmedian(apart):.3f}, {np.nanmax(apart):.2f} |"
         )
     print(f"\nOne part: {1e6 * cpu_one / TURN / graph.n_nodes:.2f} CPU us per node and tick, data included.")
