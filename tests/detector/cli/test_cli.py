@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import connectors
+from detector.cli.client import incident_path
 from detector.cli.main import cli
 from detector.cli.notify.send_test_alert import made_up_incident
 from detector.storage.records import Record
@@ -218,6 +219,14 @@ def test_check_does_not_take_the_place_of_a_running_daemon(folder: Path) -> None
         assert "in use by another process" in error_of(run("check", "--connect", code=75))
     finally:
         store.close()
+
+
+def test_ids_of_records_lead_to_their_incident() -> None:
+    """Commands take what `--json` prints as `id`; anything else stays as it is."""
+    for id in ("20261118-2f168a7b4d90", "t1250-123456789012"):
+        for given in (id, f"{id}-3", f"{id}-value_ranges-settled"):
+            assert incident_path(given) == f"/api/v1/incidents/{id}"
+    assert incident_path("a/b-3", "clear") == "/api/v1/incidents/a%2Fb-3/clear"
 
 
 def test_init_never_overwrites_by_itself(folder: Path) -> None:

@@ -43,7 +43,7 @@ def test_backup_and_restore(tmp_path: Path, learnt_state: Path) -> None:
         assert said.exit_code == 0, said.stderr
         assert "state saved in" in said.stdout
         said = command(config, "backup", copy)
-        assert (said.exit_code, "exists already" in said.stderr) == (75, True)
+        assert (said.exit_code, "exists already" in said.stderr) == (74, True)
         said = command(config, "restore", copy)
         assert (said.exit_code, "in use by another process" in said.stderr) == (75, True)
         write(tmp_path, 600, 760)
