@@ -159,6 +159,7 @@ class Pipeline:
             Z, self.network.graph, self.settings, step, self.progress, levels
         )
         self.report.notes[:0] = [text for text in warnings if text]
+        self.report.preprocessing = self.preprocess.chosen
         self.history = None
         self.learnt_until = float(times[-1])
         self.aligner.health.learning = False

@@ -96,7 +96,7 @@ def test_restart_at_any_tick_while_a_new_normal_is_learnt() -> None:
 
 
 def test_plain_levels_are_filled_again_too() -> None:
-    """What whitening hides is seen by levels only: they must not fall silent after a new normal was learnt."""
+    """What whitening hides is seen by levels only: they must not fall silent after a new normal."""
     whitened = Pipeline(learnt.NETWORK, 1, learnt.settings(preprocess={"whiten": 2}))
     whitened.learn(learnt.quiet(0, learnt.NOW), learnt.START + np.arange(learnt.NOW))
     play(whitened, stream(6.0, "+0"))
