@@ -128,7 +128,7 @@ def stream(happenings: list[Happening], seed: int, ticks: int, n: int) -> Floats
 
 def play(seed: int) -> dict[str, Any]:
     """One seed under the version that this interpreter has."""
-    from detector import NetworkDetector
+    from detector import NetworkDetector, __version__
 
     graph, centre, scale = world(seed)
     n, ticks = graph.number_of_nodes(), int(HOURS * 3600 / STEP)
@@ -174,7 +174,7 @@ def play(seed: int) -> dict[str, Any]:
                     seen[k].delay = seen[k].delay if seen[k].delay is not None else t - happenings[k].begin
             if event.event == "incident.resolved" and (k := owner.get(event.incident)) is not None:
                 finish(seen[k], happenings[k], event, t)
-    return {"seed": seed, "version": _version(), "ticks": ticks, "lines": lines,
+    return {"seed": seed, "version": __version__, "ticks": ticks, "lines": lines,
             "false": sum(k is None for k in owner.values()), "expected": ticks / 5000.0,
             "open": len(watch.pipeline.incidents.open),
             "events": [vars(one) | {"happening": vars(h)}
@@ -215,12 +215,6 @@ def finish(seen: Seen, one: Happening, event: Any, t: int) -> None:
         seen.end = True
     elif event.resolution in ("cleared", "restored", "merged"):
         seen.end = seen.end or one.end <= t <= one.end + 60
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("detector")
 
 
 def show(runs: dict[str, list[dict[str, Any]]]) -> None:

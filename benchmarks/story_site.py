@@ -17,8 +17,8 @@ import yaml
 from connectors.simulation.source import SimulateSource, Truth
 from detector.config.config import Config
 from detector.diagnosis.actions import ActionError
-from detector.diagnosis.regime import messages
-from detector.diagnosis.regime.peers import Answers
+from detector.diagnosis.exchange import messages
+from detector.diagnosis.exchange.peers import Answers, Respond
 from detector.diagnosis.registry import relearning
 from detector.diagnosis.repository import Repository
 from detector.events.model import Event
@@ -27,8 +27,6 @@ from detector.pipeline.pipeline import Pipeline
 from detector.settings.diagnosis import DiagnosisSettings
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
-from estimators.core.types import Floats
-from estimators.regimes.library import RegimeLibrary
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "story"
 SITES = ("east", "west")
@@ -193,7 +191,7 @@ class Line:
     def __init__(self, name: str) -> None:
         self.name, self.bytes = name, 0
         self._others: list[Line] = []
-        self._libraries: dict[str, RegimeLibrary] = {}
+        self._respond: dict[type[messages.Question], Respond] = {}
 
     def meet(self, other: Line) -> None:
         self._others.append(other)
@@ -202,21 +200,21 @@ class Line:
     def peers(self) -> list[str]:
         return [other.name for other in self._others]
 
-    def hold(self, libraries: dict[str, RegimeLibrary]) -> None:
-        self._libraries = dict(libraries)
+    def hold(self, kind: type[messages.Question], respond: Respond) -> None:
+        self._respond[kind] = respond
 
-    def ask(self, spec: str, alpha: float, groups: Sequence[Floats]) -> Answers:
-        question = messages.Question(
-            id=f"{self.name}-{self.bytes}", sender=self.name, spec=spec, alpha=alpha, until=0.0,
-            groups=[points.tolist() for points in groups],
-        )  # fmt: skip
+    def ask(self, kind: type[messages.Question], **asked: Any) -> Answers:
+        question = kind(id=f"{self.name}-{self.bytes}", sender=self.name, until=0.0, **asked)
         body = msgspec.json.encode(messages.record(question))
         self.bytes += len(body)
-        answers = {other.name: messages.parse(other.answer(body)) for other in self._others}
-        return {name: said.readings() for name, said in answers.items() if isinstance(said, messages.Answer)}
+        return {other.name: messages.parse(other.answer(body)) for other in self._others}
 
     def answer(self, body: bytes) -> bytes:
         question = messages.parse(body)
         assert isinstance(question, messages.Question)
-        known = self._libraries.get(question.spec)
-        return msgspec.json.encode(messages.record(messages.answer(question, known, self.name)))
+        respond = self._respond.get(type(question))
+        said = question.nothing()
+        if respond is not None:
+            with contextlib.suppress(messages.OtherSpec):
+                said = respond(question)
+        return msgspec.json.encode(messages.record(messages.answer(question, self.name, said)))

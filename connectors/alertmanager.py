@@ -1,7 +1,9 @@
 """Incidents to the Prometheus Alertmanager, by its API version 2.
 
 Alertmanager forgets: a firing alert must be sent again before its `endsAt`, a resolved one for five
-minutes. Labels are identity, so they hold the incident's id and constants only; all else is annotation.
+minutes. Labels are identity, so they hold the incident's id, its severity and constants only; all else is
+annotation. An incident of another severity than before is another alert, for which routes may differ: the
+earlier one is resolved with the same request.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from pydantic import Field, field_validator
@@ -43,8 +46,20 @@ class AlertmanagerSink(Sink):
         label_fields: list[str] = Field(
             default_factory=list, description="Record fields copied to labels; they must never change."
         )
+        console_url: str | None = Field(
+            default=None,
+            description="Address at which people reach the detector's console, such as "
+            "https://detector.example: alerts link to the incident's page.",
+        )
         resend: Duration = Field(default=60.0, description="How often alerts are repeated.", gt=0)
         ending: list[str] = Field(default=list(ENDING), description="Values of event that end an incident.")
+
+        @field_validator("console_url")
+        @classmethod
+        def _address(cls, url: str | None) -> str | None:
+            if url is not None and not url.startswith(("http://", "https://")):
+                raise ValueError("must begin with http:// or https://")
+            return url
 
         @field_validator("labels", "label_fields")
         @classmethod
@@ -60,6 +75,7 @@ class AlertmanagerSink(Sink):
         self._alerts: dict[str, dict[str, Any]] = {}  # incident -> alert as last sent
         # incident -> when it ended by the stream's time, and when we heard of it by a clock that nobody sets
         self._ended: dict[str, tuple[float, float]] = {}
+        self._former: dict[str, dict[str, Any]] = {}  # of another severity than now: to be resolved
         self._findings: dict[str, dict[str, str]] = {}  # annotations that stay while the alert lives
         self._repeating: asyncio.Task[None] | None = None
 
@@ -69,12 +85,11 @@ class AlertmanagerSink(Sink):
             self._repeating = asyncio.create_task(self._repeat(), name="alertmanager resend")
 
     async def write(self, records: Sequence[Mapping[str, Any]], accepted: Accepted = unheard) -> None:
-        before = dict(self._alerts), dict(self._ended), dict(self._findings)
+        before = dict(self._alerts), dict(self._ended), dict(self._findings), dict(self._former)
         try:
             await self._send(dict.fromkeys(self._take(records)))
-        except ConnectorError as error:
-            if not error.retry:  # an alert that is refused must not spoil the repetition of all the others
-                self._alerts, self._ended, self._findings = before
+        except BaseException:  # an alert that is not taken must not spoil the repetition of all the others
+            self._alerts, self._ended, self._findings, self._former = before
             raise
 
     def _take(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -112,8 +127,10 @@ class AlertmanagerSink(Sink):
         copied = {
             name: str(record[name]) for name in self.config.label_fields if record.get(name) is not None
         }
-        labels = {"alertname": self.config.alertname, "incident": incident, **self.config.labels, **copied}
-        skipped = {"incident", *self.config.label_fields}
+        severity = {"severity": str(record["severity"])} if record.get("severity") is not None else {}
+        labels = {"alertname": self.config.alertname, "incident": incident, **severity}
+        labels |= {**self.config.labels, **copied}
+        skipped = {"incident", *self.config.label_fields, *severity}
         annotations = {
             name: _text(value)
             for name, value in record.items()
@@ -126,6 +143,13 @@ class AlertmanagerSink(Sink):
         alert: dict[str, Any] = {"labels": labels, "annotations": annotations, "startsAt": started}
         if isinstance(record.get("url"), str):
             alert["generatorURL"] = record["url"]
+        elif self.config.console_url is not None:
+            alert["generatorURL"] = (
+                f"{self.config.console_url.rstrip('/')}/incidents/{quote(incident, safe='')}"
+            )
+        if old is not None and old["labels"] != labels:
+            self._former[msgspec.json.encode(old["labels"]).decode()] = old
+        self._former.pop(msgspec.json.encode(labels).decode(), None)
         return alert
 
     async def _send(self, incidents: Mapping[str, Any]) -> None:
@@ -137,9 +161,11 @@ class AlertmanagerSink(Sink):
             # A firing alert lives for four resends, so that one lost request resolves nothing.
             ends = now + 4 * self.config.resend if ended is None else min(ended[0], now)
             alerts.append({**alert, "endsAt": _stamp(max(ends, _seconds(alert["startsAt"]) + 0.001))})
+        alerts += [{**former, "endsAt": _stamp(now)} for former in self._former.values()]
         if alerts:
             url = self.config.url.rstrip("/") + "/api/v2/alerts"
             await self._client.post(url, msgspec.json.encode(alerts), json_headers())
+            self._former.clear()
 
     async def _repeat(self) -> None:
         while True:
@@ -164,8 +190,9 @@ class AlertmanagerSink(Sink):
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value):
-        value = ", ".join(str(one["name"]) for one in value)
+    for key, between in (("name", ", "), ("text", "; ")):  # nodes, and what changed, as people read them
+        if isinstance(value, list) and value and all(isinstance(one, dict) and key in one for one in value):
+            value = between.join(str(one[key]) for one in value)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 

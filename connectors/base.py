@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import random
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -239,6 +240,18 @@ class Source(Connector):
     def routes(self) -> list[Any]:
         """The aiohttp routes of a source that `listens`."""
         return []
+
+    @property
+    def problem(self) -> str | None:
+        """The first message that could not be decoded, and why; to be shown."""
+        found: str | None = getattr(getattr(self, "decoder", None), "problem", None)
+        return found
+
+    @property
+    def withholds(self) -> int:
+        """How many messages that nobody understood it may leave unacknowledged, to give them again after a
+        stop: by then the decoder may have been corrected."""
+        return sys.maxsize if self.replayable else 0
 
     @property
     def lag(self) -> float | None:

@@ -211,6 +211,11 @@ class NatsSource(Source):
             self._asked = 0
         self._arrived.set()
 
+    @property
+    def withholds(self) -> int:
+        """The server waits at a number of unacknowledged messages."""
+        return int(self.config.max_pending) // 2
+
     async def read(self) -> Batch | None:
         while True:
             self._arrived.clear()

@@ -19,6 +19,7 @@ from connectors.settings.units import Duration
 
 BLOCK_MS = 500  # how long the server may hold an empty XREADGROUP
 PAUSED_MS = 20  # the same while some streams are not to be read: they may be soon
+MAX_WITHHELD = 100_000  # entries that nobody understood and that are not acknowledged for now
 TAIL = 1000  # entries at the end of a stream that are searched for records which may have arrived
 
 
@@ -137,6 +138,11 @@ class RedisSource(Source):
             await client.aclose()
             raise
         self._client = client
+
+    @property
+    def withholds(self) -> int:
+        """The server remembers what is not acknowledged."""
+        return MAX_WITHHELD
 
     async def read(self) -> Batch | None:
         from redis.exceptions import RedisError

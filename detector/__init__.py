@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from detector.adaptation.model_file import AdaptedModel
     from detector.api import NetworkDetector
+    from detector.trial.trial import try_recording
 
 __version__ = "0.1.0"
-__all__ = ["AdaptedModel", "NetworkDetector", "__version__"]
+__all__ = ["AdaptedModel", "NetworkDetector", "__version__", "try_recording"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
         from detector.adaptation.model_file import AdaptedModel
 
         return AdaptedModel
+    if name == "try_recording":
+        from detector.trial.trial import try_recording
+
+        return try_recording
     raise AttributeError(f"module 'detector' has no attribute {name!r}")

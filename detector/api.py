@@ -115,8 +115,9 @@ class NetworkDetector:
 
         Parameters
         ----------
-        history : array_like of shape (T, N, d) or (T, N), or sequence of samples
-            NaN is missing. Samples have ``time``, ``node`` and ``values``.
+        history : array_like of shape (T, N, d) or (T, N), DataFrame, or sequence of samples
+            NaN is missing. A DataFrame has a column per node, found by name where the nodes have names, and
+            perhaps an index of times. Samples have ``time``, ``node`` and ``values``.
         times : array_like of shape (T,), optional
             Unix time of each row, for seasonal profiles; by default they follow each other by ``align.step``.
         progress : callable, optional
@@ -132,6 +133,9 @@ class NetworkDetector:
         ValueError
             If the shape does not fit to the network, or the history is too short.
         """
+        if hasattr(history, "columns") and hasattr(history, "to_numpy"):
+            history, clock = _table(history, self._known_names)
+            times = clock if times is None else times
         if len(history) and hasattr(history[0], "node"):  # type: ignore[arg-type, index]
             X, clock = self._grid(history)  # type: ignore[arg-type]
             return self._for(X).learn(X, clock, progress)
@@ -146,8 +150,8 @@ class NetworkDetector:
 
         Parameters
         ----------
-        x : array_like of shape (N, d) or (N,)
-            NaN is missing.
+        x : array_like of shape (N, d) or (N,), or Series
+            NaN is missing. A Series, such as a row of a DataFrame, is ordered by the names of the nodes.
         time : float, optional
             Unix time; by default it counts on by ``align.step``.
 
@@ -161,6 +165,8 @@ class NetworkDetector:
         ValueError
             If the shape does not fit to the network.
         """
+        if hasattr(x, "index") and hasattr(x, "reindex"):  # a row of a DataFrame
+            x = _in_order(x, self._known_names)
         values = np.asarray(x, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
         pipeline = self._for(values[None])
@@ -171,6 +177,10 @@ class NetworkDetector:
             time = 0.5 * step if done is None else (math.floor(done / step) + 1.5) * step
         seen = np.flatnonzero(~np.isnan(values).all(axis=1)).astype(np.int32)
         return pipeline.push_columns(Columns(seen, np.full(len(seen), time), values[seen])) + pipeline.flush()
+
+    @property
+    def _known_names(self) -> Sequence[str]:
+        return self.network.names if self.network is not None else self._names or ()
 
     def _for(self, X: Floats) -> Pipeline:
         pipeline = self._pipeline or self._begin(X.shape[2])
@@ -340,6 +350,33 @@ class NetworkDetector:
             made.network, meta["dim"], made.settings, arrays, meta, names=made._names, components=components
         )
         return made
+
+
+def _table(frame: Any, names: Sequence[str]) -> tuple[Floats, Floats | None]:
+    """A DataFrame as an array in the order of the nodes, and its times if the index has them."""
+    labels = [str(label) for label in frame.columns]
+    missing = [name for name in names if name not in labels]
+    if missing and len(missing) < len(names):
+        raise ValueError(f"history: no column for {missing[0]!r} (columns: {', '.join(labels[:8])})")
+    if not missing:
+        frame = frame[[frame.columns[labels.index(name)] for name in names]]
+    try:
+        X = np.asarray(frame.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"history: expected a number in every column ({error})") from None
+    index = getattr(frame, "index", None)
+    if index is None or not hasattr(index, "tz"):
+        return X, None
+    nanoseconds = np.asarray(index.tz_convert("UTC").tz_localize(None) if index.tz is not None else index)
+    return X, np.asarray(nanoseconds.astype("datetime64[ns]").astype(np.int64) / 1e9, np.float64)
+
+
+def _in_order(row: Any, names: Sequence[str]) -> Any:
+    """A Series by the names of the nodes, if it has them."""
+    labels = [str(label) for label in row.index]
+    if not names or not set(names) <= set(labels):
+        return row
+    return row.to_numpy()[[labels.index(name) for name in names]]
 
 
 def _network(graph: Any) -> tuple[Network | None, list[str] | None]:

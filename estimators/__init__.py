@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from estimators.spectral.iwrls import Iwrls
     from estimators.spectral.ratio import SpectralRatio
     from estimators.structured.footprint import Footprint, FootprintPredictor, TooFewEventsError
+    from estimators.structured.footprint_losses import FootprintCosts, FootprintFOne
     from estimators.structured.localized import LocalizedPredictor
     from estimators.structured.part_losses import Angular, Hamming, SquaredParts
     from estimators.structured.parts import LabelledEvent
@@ -73,6 +74,8 @@ _LATER = {
     "CriticalSamples": "estimators.sparse.federated",
     "FeatureSpec": "estimators.regimes.window_features",
     "Footprint": "estimators.structured.footprint",
+    "FootprintCosts": "estimators.structured.footprint_losses",
+    "FootprintFOne": "estimators.structured.footprint_losses",
     "FootprintPredictor": "estimators.structured.footprint",
     "Iwrls": "estimators.spectral.iwrls",
     "Kahm": "estimators.regimes.kahm",
@@ -108,6 +111,8 @@ __all__ = [
     "FOne",
     "FeatureSpec",
     "Footprint",
+    "FootprintCosts",
+    "FootprintFOne",
     "FootprintPredictor",
     "Graph",
     "Grulsif",

@@ -94,7 +94,7 @@ class Booted:
             raise
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
             found = children.read_text().split() if children.exists() else []

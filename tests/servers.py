@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-START_S = 20.0
+START_S = 90.0
 
 
 def free_port() -> int:

@@ -64,7 +64,7 @@ def test_install_and_start(machine: Booted) -> None:
     user = ok(machine, "ps", "-o", "user=", "-p", pid(machine)).strip()
     assert user == "detector"
     ask = ("detector", "status", "--json", "--config", "/etc/detector/config.yaml")
-    rig.wait_for(lambda: machine.run(*ask).returncode == 0, timeout=60, what="ready")
+    rig.wait_for(lambda: machine.run(*ask).returncode == 0, what="ready")
     assert ok(machine, "ls", "/var/lib/detector").split()[0] == "detector.db"
 
 
@@ -73,7 +73,7 @@ def test_an_upgrade_keeps_the_configuration_and_restarts(machine: Booted) -> Non
     ok(machine, "sed", "-i", "s/^  settle: 64 /  settle: 65 /", "/etc/detector/config.yaml")
     ok(machine, "dpkg", "--install", "/srv/detectord.deb")
     assert "settle: 65" in ok(machine, "cat", "/etc/detector/config.yaml")
-    rig.wait_for(lambda: pid(machine) not in ("0", before), timeout=60, what="a new process")
+    rig.wait_for(lambda: pid(machine) not in ("0", before), what="a new process")
     assert machine.run("systemctl", "is-active", "detector").stdout.strip() == "active"
 
 

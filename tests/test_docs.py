@@ -37,7 +37,7 @@ def run(command: list[str], folder: Path, script: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, input=script, cwd=folder, env={**os.environ, "PATH": path}, text=True,
-        capture_output=True, timeout=240,
+        capture_output=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout

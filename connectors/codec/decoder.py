@@ -23,6 +23,7 @@ from connectors.codec.paths import (
 )
 from connectors.settings.units import Size
 
+SHOWN = 120  # characters of a message that was refused
 MAX_JOINED = 2**24  # bytes of messages decoded in one go
 
 
@@ -117,6 +118,7 @@ class Decoder:
         self._plain = PlainJson(gate) if is_plain and config.time_format in (None, "unix") else None
         self._mapped = Mapped(config, gate)
         self._topic = topic_pattern(config.topic, separator) if config.topic else None
+        self.problem: str | None = None  # the first message that was refused, and why
 
     def open(self) -> None:
         """Load the parser that an extra brings, if this format needs one."""
@@ -134,6 +136,17 @@ class Decoder:
     ) -> None:
         """Decode one message of any allowed shape into `into`; what is refused is counted there."""
         arrival = time.time() if arrival is None else arrival
+        if self.problem is None:
+            known = dict(into.rejected)
+            self._payload(data, into, topic, arrival, time_format, gzipped)
+            self._note(data, known, into, topic)
+        else:
+            self._payload(data, into, topic, arrival, time_format, gzipped)
+
+    def _payload(
+        self, data: bytes, into: Batch, topic: str | None, arrival: float,
+        time_format: TimeFormat | None, gzipped: bool,
+    ) -> None:  # fmt: skip
         try:
             if gzipped or self.config.compression == "gzip":
                 data = unpack(data, self.config.max_bytes)
@@ -162,17 +175,45 @@ class Decoder:
         if self._plain is not None and self.config.compression == "none" and len(payloads) > 1:
             sizes = list(map(len, payloads))
             small = max(sizes) <= self.config.max_bytes and sum(sizes) <= MAX_JOINED
-            if small and self._plain.decode_all(payloads, into):
+            if small and self._decode_all(self._plain, payloads, into):
                 return
         for i, payload in enumerate(payloads):
             topic, arrival = origin(i)
             self.payload(payload, into, topic=topic, arrival=arrival)
+
+    def _decode_all(self, plain: PlainJson, payloads: Sequence[bytes], into: Batch) -> bool:
+        rejected = len(into.rejected)
+        done = plain.decode_all(payloads, into)
+        if done and self.problem is None and len(into.rejected) > rejected:
+            for payload in payloads:
+                self.payload(payload, Batch())
+        return done
+
+    def _note(self, data: bytes, known: dict[str, int], into: Batch, topic: str | None = None) -> None:
+        """Keep the first refusal in words, to be shown: only one, so that it costs nothing later."""
+        reason = next((name for name, n in into.rejected.items() if n > known.get(name, 0)), None)
+        if reason is not None:
+            text = "".join(c if c.isprintable() else "�" for c in data[:400].decode(errors="replace").strip())
+            short = text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+            self.problem = f"{reason}: {short}" + (f" (from {topic})" if topic else "")
 
     def lines(
         self, data: bytes, into: Batch, *, arrival: float | None = None, header: list[str] | None = None
     ) -> None:
         """Decode whole lines of a stream; `header` names CSV columns if the config does not."""
         arrival = time.time() if arrival is None else arrival
+        rejected = dict(into.rejected) if self.problem is None else None
+        self._lines(data, into, arrival, header)
+        if rejected is not None and rejected != into.rejected:
+            for line in data.split(b"\n"):
+                alone = Batch()
+                if line and not line.isspace():
+                    self._lines(line, alone, arrival, header)
+                if alone.rejected:
+                    self._note(line, {}, alone)
+                    break
+
+    def _lines(self, data: bytes, into: Batch, arrival: float, header: list[str] | None) -> None:
         node = self.config.node_constant
         if self.config.format != "json":
             self._mapped.lines(data, into, node, arrival, header=header)

@@ -25,6 +25,7 @@ NODE_NAMES = ("node", "sensor", "device", "host", "instance", "station", "mote",
               "deviceid", "series", "series_id", "id", "tag", "name")  # fmt: skip
 QUANTITY_NAMES = ("metric", "variable", "component", "quantity", "parameter", "field", "signal", "channel")
 VALUE_NAMES = ("value", "values", "reading", "_value", "y")
+INDEX = "__index_level_"  # columns in which pandas keeps an index without a name: times, or row numbers
 SEPARATORS = (".", ":", "/", "_")  # between node and component
 _DAYS = ("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 _CLOCKS = (" %H:%M:%S", " %H:%M", " %H:%M:%S.%f", " %I:%M:%S %p", " %I:%M %p", "T%H:%M:%S", "")
@@ -64,6 +65,7 @@ def find_layout(
         "node": node,
     }
     taken = {time, *(node_fields(node) if node else ())}
+    taken |= {name for name in header if name.startswith(INDEX)}
     numeric = [name for name in header if name not in taken and _is_numeric(name, rows)]
     unused = [name for name in header if name not in taken and name not in numeric]
     if node is not None or given.node_constant is not None:
@@ -103,7 +105,8 @@ def _time_column(header: Sequence[str], rows: Sequence[Mapping[str, Any]], form:
     if usual is not None:
         return usual
     alike = [name for name in header if re.search(r"time|date", name, re.IGNORECASE)]
-    for name in [*alike, *header[:1]]:
+    index = [name for name in header if name.startswith(INDEX)]
+    for name in [*alike, *index, *header[:1]]:
         try:
             time_format_of(name, rows, form)
         except ValueError:
@@ -167,6 +170,8 @@ def _as_list(values: str | list[str] | None) -> list[str]:
 
 def wide_columns(columns: Sequence[str], expected: Expected) -> dict[str, list[str]]:
     """For each node the columns of its components, in their order."""
+    if not columns:
+        return {}
     if expected.nodes is None:
         grouped = None if expected.dim == 1 else _grouped(columns, expected)
         return grouped or ({name: [name] for name in columns} if expected.dim in (None, 1) else {})

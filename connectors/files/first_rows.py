@@ -13,6 +13,7 @@ from pydantic import Field
 
 from connectors.base import Expected, Unreadable
 from connectors.codec.decoder import Decode
+from connectors.codec.fast_json import UNDECODABLE
 from connectors.codec.layout import (
     TIME_NAMES,
     Layout,
@@ -82,7 +83,7 @@ def _json(path: Path, lines: list[bytes], given: Decode, expected: Expected) -> 
     for line in lines:
         try:
             found = msgspec.json.decode(line)
-        except (msgspec.DecodeError, ValueError):
+        except UNDECODABLE:
             continue  # a document over several lines, or a broken line: what the decoder makes of it counts
         rows += [row for row in (found if isinstance(found, list) else [found]) if isinstance(row, dict)]
     mapped = (

@@ -41,7 +41,8 @@ class FileReader:
         self.decoder.open()
         self.problems: list[str] = []
         self.offset = 0
-        self._explain, self._line = explain, 1
+        self._explain = explain
+        self._line: int | None = 1  # None: not known, after a jump
         self._rows: Iterator[list[dict[str, Any]]] | None = None
         self._file: IO[bytes] = path.open("rb") if self.is_parquet else open_bytes(path)
         self._stat = os.stat(self._file.fileno())
@@ -90,7 +91,7 @@ class FileReader:
             self._file.seek(0)
             self._cutter.feed(self._file.readline(), Batch())
         self._file.seek(offset)
-        self.offset = offset
+        self.offset, self._line = offset, None if offset else 1
 
     def read(self) -> Batch | None:
         """The next batch, perhaps an empty one; None: nothing more for now."""
@@ -126,10 +127,12 @@ class FileReader:
         if self._explain:
             if sum(into.rejected.values()) > before and len(self.problems) < PROBLEMS:
                 self._note_lines(whole)
-            self._line += whole.count(b"\n")
+            if self._line is not None:
+                self._line += whole.count(b"\n")
 
     def _note_lines(self, whole: bytes) -> None:
-        first = self._line + (self._cutter.wants_header and self._cutter.header is not None)
+        begin = self._line
+        first = (begin or 0) + (self._cutter.wants_header and self._cutter.header is not None)
         for place, line in enumerate(whole.split(b"\n"), start=first):
             if len(self.problems) >= PROBLEMS:
                 return
@@ -139,7 +142,8 @@ class FileReader:
             self.decoder.lines(line, batch, header=self._cutter.header)
             if batch.rejected:
                 why = explain(line, self.layout, self._cutter.header, next(iter(batch.rejected)))
-                self.problems.append(f"{self.path}, line {place}: {why}")
+                where = "" if begin is None else f", line {place}"
+                self.problems.append(f"{self.path}{where}: {why}")
 
     def _note_rows(self, rows: list[dict[str, Any]]) -> None:
         for place, row in enumerate(rows, start=self.offset + 1):

@@ -47,6 +47,7 @@ class FileSource(Source):
         self.ends = config.mode == "whole"
         self._expected, self._again = Expected(), False
         self._reader: FileReader | None = None
+        self._problem: str | None = None
         self._behind: list[Path] = []  # rotated files still to be read before the current one
 
     @classmethod
@@ -108,7 +109,7 @@ class FileSource(Source):
         """Open a file at an offset (None: its end); a followed file need not exist yet."""
         tail = self.config.mode == "tail"
         try:
-            reader = FileReader(path, self.config.decode, self._expected)
+            reader = FileReader(path, self.config.decode, self._expected, explain=True)
         except FileNotFoundError as error:
             if tail:
                 return
@@ -161,6 +162,7 @@ class FileSource(Source):
                 return None, self.config.mode == "whole"  # there is nothing in it
             before = self._reader.resume
             batch = self._reader.read()
+            self._note(self._reader)
             if batch is None:
                 return self._at_end(self._reader)
         except OSError as error:
@@ -169,9 +171,14 @@ class FileSource(Source):
             batch.position = self._reader.position()
         return batch, False
 
+    def _note(self, reader: FileReader) -> None:
+        if self._problem is None and reader.problems:
+            self._problem = reader.problems[0]
+
     def _at_end(self, reader: FileReader) -> tuple[Batch | None, bool]:
         if self._behind or self.config.mode == "whole" or self._rotated(reader):
             batch = reader.end()
+            self._note(reader)
             if batch.received:
                 batch.position = reader.position()
                 return batch, False
@@ -191,6 +198,10 @@ class FileSource(Source):
             return os.stat(self.config.path).st_ino != reader.inode
         except FileNotFoundError:
             return False  # renamed, and the successor is not there yet
+
+    @property
+    def problem(self) -> str | None:
+        return self._problem
 
     async def close(self) -> None:
         if self._reader is not None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from connectors.base import ConnectorError
 from detector.cli.common import RUNTIME, UNAVAILABLE, Failure
+from detector.settings.service import ROLES
 
 if TYPE_CHECKING:
     from detector.config.config import Config
 
 TIMEOUT_S = 10.0
+TOKEN_VARIABLE = "DETECTOR_TOKEN"  # whose name is to stand in the audit trail
 MAX_ANSWER = 64 * 2**20
 
 
@@ -57,7 +61,7 @@ class Daemon:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         headers = {"Accept": "application/json"}
-        token = self._http.secret("token")
+        token = self._token()
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         data = None
@@ -76,6 +80,19 @@ class Daemon:
             return answer.status, json.loads(raw) if raw.strip() else None
         except ValueError:
             return answer.status, raw.decode(errors="replace")[:200]
+
+    def _token(self) -> str | None:
+        """From the environment, else the one of the configuration that may do most."""
+        if given := os.environ.get(TOKEN_VARIABLE):
+            return given
+        if (single := self._http.secret("token")) is not None:
+            return single
+        for one in sorted(self._http.tokens, key=lambda one: -ROLES.index(one.role)):
+            try:
+                return one.secret("token")
+            except ConnectorError:  # somebody else's file
+                continue
+        return None
 
     def _connection(self) -> http.client.HTTPConnection:
         tls = self._http.tls

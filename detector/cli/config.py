@@ -15,14 +15,21 @@ from detector.cli.learn import outlook
 from detector.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
-    from connectors.base import Connector
+    from connectors.base import Connector, Expected
     from detector.config.config import Config
     from detector.network.network import Network
+
+OK = "ok"
+FIRST_S = 5.0  # how long a source may take to bring a message
 
 
 @click.command()
 @config_option
-@click.option("--connect", is_flag=True, help="Also try every source and sink. Not while the daemon runs.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Also open every source and sink, and decode a message. Not while the daemon runs.",
+)
 @click.option("--timeout", default=15.0, show_default=True, help="Seconds to wait for each of them.")
 @json_option
 def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> None:
@@ -48,7 +55,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
             tried = asyncio.run(_try_connectors(config, timeout))
     except ConfigError as error:
         problems = error.problems
-    failed = {name: said for name, said in tried.items() if said != "ok"}
+    failed = {name: said for name, said in tried.items() if not said.startswith(OK)}
     code = CONFIG if problems else UNAVAILABLE if lacking or failed else 0
     if as_json:
         faults, warnings = [p.record() for p in [*problems, *lacking]], [p.record() for p in doubts]
@@ -57,7 +64,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
         for doubt in doubts:
             click.echo(f"warning: {doubt}", err=True)
         for name, said in tried.items():
-            click.echo(f"{name}: {said}", err=said != "ok")
+            click.echo(f"{name}: {said}", err=name in failed)
         if code == 0 and config is not None:
             click.echo(_summary(config))
             settings = config.settings()
@@ -65,7 +72,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
     if code:
         lines = [str(problem) for problem in [*problems, *lacking]]
         lines += [f"{name}: {said}" for name, said in failed.items() if as_json]
-        raise Failure("\n".join(lines) or f"{len(failed)} of {len(tried)} connectors cannot be opened", code)
+        raise Failure("\n".join(lines) or f"{len(failed)} of {len(tried)} connectors cannot be used", code)
 
 
 def _summary(config: Config) -> str:
@@ -124,31 +131,65 @@ async def _try_connectors(config: Config, timeout: float) -> dict[str, str]:
         expected = Plan.of(config).expected
         for name, source in config.source_objects(True).items():
             source.expect(expected)
-            said[f"sources.{name}"] = await _try(source, lambda one: one.open(None), timeout)
+            wanted = expected if name in config.source_objects() else None
+            said[f"sources.{name}"] = await _try(
+                source, lambda one, wanted=wanted: _first(one, wanted, timeout), timeout
+            )
         for name, sink in config.sink_objects(True).items():
-            said[f"sinks.{name}"] = await _try(sink, lambda one: one.open(), timeout)
+            said[f"sinks.{name}"] = await _try(sink, _open_sink, timeout)
     finally:
         if lock is not None:
             lock.close()
     return said
 
 
-async def _try(connector: Any, opening: Any, timeout: float) -> str:
+async def _open_sink(sink: Any) -> str:
+    await sink.open()
+    return OK
+
+
+async def _first(source: Any, expected: Expected | None, timeout: float) -> str:
+    """Open a source and decode one real message, where one can be read and is there again later."""
+    from detector.events.model import iso
+
+    await source.open(None)
+    if expected is None or source.listens or not (source.replayable or source.raw):
+        return OK
+    patience = min(FIRST_S, timeout / 2)
+    try:
+        async with asyncio.timeout(patience):
+            batch = await source.read()
+            while batch is not None and not batch.received:
+                batch = await source.read()
+    except TimeoutError:
+        return f"{OK}, but no message within {patience:g} s"
+    if batch is None:
+        return f"{OK}, but there is nothing to read"
+    if not batch.samples:
+        return f"reachable, but what it sends cannot be decoded: {source.problem}"
+    sample = batch.samples[0]
+    text = f"node {sample.node!r} at {iso(sample.time)} with {len(sample.values)} value(s)"
+    if expected.nodes is not None and not any(one.node in expected.nodes for one in batch.samples):
+        return f"reachable, but its samples are of no node of the network: {text}"
+    if all(len(one.values) != expected.dim for one in batch.samples):
+        return f"reachable, but its samples have not {expected.dim} value(s), as the network has: {text}"
+    return f"{OK}: {text}"
+
+
+async def _try(connector: Any, trial: Any, timeout: float) -> str:
     try:
         async with asyncio.timeout(timeout):
-            await opening(connector)
+            return str(await trial(connector))
     except TimeoutError:
         return f"no answer within {timeout:g} s"
     except Exception as error:
         return str(error) or type(error).__name__
-    else:
-        return "ok"
     finally:
         try:
             async with asyncio.timeout(timeout):
                 await connector.close()
         except Exception:
-            pass  # what matters was said by the opening
+            pass  # what matters was said by the trial
 
 
 def _types(side: str) -> list[str]:

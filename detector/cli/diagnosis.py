@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from detector.diagnosis.actions import Action
     from detector.diagnosis.repository import Repository
 
-TOGETHER = ("export", "merge", "show")  # how several sites learn triage together, each sending one file
+# How several sites learn triage together: by a file of each, or over the broker.
+TOGETHER = ("export", "merge", "share", "gather", "withdraw", "show")
 
 
 class Analyzers(click.Group):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +55,9 @@ def learn(
             page = calibration_page(pipeline, null_histogram(pipeline, X, times), file.name)
             report_path.write_text(page, encoding="utf-8")
     if not dry_run:
-        save(config, pipeline)
+        from detector.replay.learnt import save_learnt
+
+        save_learnt(config.state, config.diagnosis, pipeline)
     if as_json:
         print_json(report.record())
     else:
@@ -180,21 +181,3 @@ def refuse_to_replace(config: Config) -> None:
         return
     if found is not None:
         raise ValueError(f"{folder} holds a state already; --force replaces it")
-
-
-def save(config: Config, pipeline: Pipeline) -> None:
-    """Put the calibrated state where `detector run` finds it."""
-    from detector.storage.backup import copy_learnt
-    from detector.storage.store import Bundle, Snapshot, Store
-    from detector.storage.upkeep import Bounds
-
-    folder = config.state.folder()
-    store = Store(folder, Bounds.of(config.state, config.diagnosis))
-    try:
-        store.discard()
-        arrays, meta = pipeline.state()
-        store.commit(Bundle(snapshot=Snapshot(arrays, meta, created=time.time())))
-        if config.state.backup_keep:
-            copy_learnt(folder, config.state.backup_keep)
-    finally:
-        store.close()

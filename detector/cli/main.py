@@ -13,15 +13,17 @@ from click.shell_completion import CompletionItem
 
 from detector.cli.adapt import adapt
 from detector.cli.common import failure_of
-from detector.cli.compare import compare
 from detector.cli.config import check, graph, init, schema
 from detector.cli.diagnosis import diagnosis, federate, renamed_to
 from detector.cli.incidents import explain, incidents, status
 from detector.cli.learn import learn
+from detector.cli.recordings.compare import compare
+from detector.cli.recordings.trial import try_
 from detector.cli.replay import replay
 from detector.cli.run import run
 from detector.cli.send_test_alert import send_test_alert
-from detector.cli.state import state
+from detector.cli.silence import silence
+from detector.cli.state import outbox, state
 from detector.cli.top import top
 from detector.settings.renamed import GROUPS
 
@@ -67,8 +69,8 @@ class Commands(click.Group):
 def cli(debug: bool) -> None:
     """Find changes in the signals of a sensor network: one incident per event, a promised rate of false ones.
 
-    Start with `detector init`, or try the embedded demonstration with `detector run` and an untouched
-    configuration.
+    Start with `detector try RECORDING`, which needs no configuration, or see the demonstration with
+    `detector run` and the configuration that comes with the program.
     """
     # What client libraries have to say is in our own errors; only `run` has a log for the rest.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -88,8 +90,8 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, PROGRAM, "_DETECTOR_COMPLETE").source())
 
 
-for command in (run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare, adapt,
-                federate, send_test_alert, state, graph, schema, completion):  # fmt: skip
+for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare,
+                adapt, federate, silence, send_test_alert, outbox, state, graph, schema, completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from connectors.settings.units import parse_duration
 from detector.cli.common import UNAVAILABLE, Failure, load_config, print_json
 from detector.cli.options import config_option, json_option
 
@@ -18,10 +19,32 @@ TEXT = "Test alert: somebody ran `detector send-test-alert`; nothing has changed
 @click.command("send-test-alert")
 @config_option
 @click.option("--sink", "names", multiple=True, metavar="NAME", help="Only this sink; may be repeated.")
+@click.option(
+    "--open-for",
+    default="45s",
+    show_default=True,
+    metavar="TIME",
+    help="How long it stays open at sinks that wait before they notify, such as Alertmanager.",
+)
+@click.option(
+    "--severity",
+    type=click.Choice(["info", "warning", "critical"]),
+    default="info",
+    show_default=True,
+    help="Its severity, to try routes.",
+)
 @click.option("--timeout", default=15.0, show_default=True, help="Seconds to wait for each sink.")
 @json_option
-def send_test_alert(config_path: Path, names: tuple[str, ...], timeout: float, as_json: bool) -> None:
-    """Send an incident that opens and is resolved at once to the sinks, to see whether it arrives."""
+def send_test_alert(config_path: Path, names: tuple[str, ...], open_for: str, severity: str, timeout: float,
+                    as_json: bool) -> None:  # fmt: skip
+    """Send an incident that opens and is resolved to the sinks, to see whether it arrives.
+
+    Sinks that notify people only of what lasts get the end of it some time later than its begin.
+    """
+    try:
+        seconds = parse_duration(open_for)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--open-for") from None
     config = load_config(config_path)
     sinks = config.sink_objects()
     unknown = [name for name in names if name not in sinks]
@@ -32,7 +55,10 @@ def send_test_alert(config_path: Path, names: tuple[str, ...], timeout: float, a
     if not sinks:
         raise Failure(f"{config_path}: sinks: there are none")
     chosen = {name: sink for name, sink in sinks.items() if not names or name in names}
-    said = asyncio.run(_send(chosen, made_up_incident(time.time()), timeout))
+    patient = [name for name, sink in chosen.items() if sink.wants_open_incidents]
+    if patient and not as_json:
+        click.echo(f"{', '.join(patient)}: open for {open_for}, so that somebody is notified ...", err=True)
+    said = asyncio.run(_send(chosen, made_up_incident(time.time(), severity, seconds), seconds, timeout))
     if as_json:
         print_json(said)
     else:
@@ -43,29 +69,37 @@ def send_test_alert(config_path: Path, names: tuple[str, ...], timeout: float, a
         raise Failure(f"{len(failed)} of {len(said)} sinks failed: {', '.join(failed)}", UNAVAILABLE)
 
 
-def made_up_incident(now: float) -> list[dict[str, Any]]:
+def made_up_incident(now: float, severity: str = "info", lasts: float = 0.0) -> list[dict[str, Any]]:
     """An incident that opens and is resolved: some sinks pass over records that belong to none."""
     from detector.events.model import Event, digest, iso
 
     incident = f"test-{digest('test alert', now)}"
     common: dict[str, Any] = {"time": now, "time_iso": iso(now), "summary": TEXT, "incident": incident,
-                              "opened": now, "by": "operator", "details": {"test": True}}  # fmt: skip
+                              "opened": now, "by": "operator", "details": {"test": True},
+                              "severity": severity, "severity_now": severity}  # fmt: skip
     opened = Event(id=f"{incident}-1", event="incident.opened", sequence=1, **common)
-    common["resolution"] = "cleared"
+    common |= {"resolution": "cleared", "time": now + lasts, "time_iso": iso(now + lasts)}
     resolved = Event(id=f"{incident}-2", event="incident.resolved", sequence=2, **common)
     return [opened.record(), resolved.record()]
 
 
-async def _send(sinks: dict[str, Any], records: list[dict[str, Any]], timeout: float) -> dict[str, str]:
-    answers = await asyncio.gather(*(_deliver(sink, records, timeout) for sink in sinks.values()))
+async def _send(
+    sinks: dict[str, Any], records: list[dict[str, Any]], open_for: float, timeout: float
+) -> dict[str, str]:
+    answers = await asyncio.gather(*(_deliver(sink, records, open_for, timeout) for sink in sinks.values()))
     return dict(zip(sinks, answers, strict=True))
 
 
-async def _deliver(sink: Any, records: list[dict[str, Any]], timeout: float) -> str:
+async def _deliver(sink: Any, records: list[dict[str, Any]], open_for: float, timeout: float) -> str:
+    opened, resolved = records
     try:
         async with asyncio.timeout(timeout):
             await sink.open()
-            await sink.write(records)
+            await sink.write([opened] if sink.wants_open_incidents else records)
+        if sink.wants_open_incidents:
+            await asyncio.sleep(open_for)
+            async with asyncio.timeout(timeout):
+                await sink.write([resolved])
     except TimeoutError:
         return f"no answer within {timeout:g} s"
     except Exception as error:

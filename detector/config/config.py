@@ -29,17 +29,17 @@ from detector.settings.alarm import AlarmSettings
 from detector.settings.alignment import AlignSettings
 from detector.settings.base import setting
 from detector.settings.core import Settings
-from detector.settings.diagnosis import DiagnosisSettings
-from detector.settings.estimator import EstimatorSettings
+from detector.settings.diagnosis import DiagnosisSettings, ExchangeSettings
+from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
+from detector.settings.notify import NotifySettings
 from detector.settings.preprocessing import PreprocessSettings
-from detector.settings.registries import ENGINES, STEPS
+from detector.settings.registries import ENGINES, RUNNERS, STEPS
 from detector.settings.service import HttpSettings, StateSettings
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted
 
 if TYPE_CHECKING:
-    from detector.diagnosis.regime.settings import ExchangeSettings
     from detector.network.network import Network
 
 __all__ = ["Config", "ConfigError", "Problem"]
@@ -58,6 +58,7 @@ REGISTRIES: tuple[tuple[KeyPath, connectors.Registry], ...] = (
     (("sources",), connectors.SOURCES),
     (("preprocess", "steps"), STEPS),
     (("estimator", "name"), ENGINES),
+    (("engine", "type"), RUNNERS),
     (("diagnosis",), ANALYZERS),
     (("sinks",), connectors.SINKS),
 )
@@ -86,6 +87,9 @@ class Config(Model):
     estimator: EstimatorSettings = Field(
         default=EstimatorSettings(), description="How before and now are compared."
     )
+    engine: EngineSettings = Field(
+        default=EngineSettings(), description="Which cores and machines do the work."
+    )
     alarm: AlarmSettings = Field(default=AlarmSettings(), description="When a difference is an alarm.")
     incidents: IncidentSettings = Field(
         default=IncidentSettings(), description="How alarms become incidents, and how these end."
@@ -97,6 +101,9 @@ class Config(Model):
         {},
         "Where records go: a name of your choice, a type, and the keys of that type.",
         applies="now",
+    )
+    notify: NotifySettings = setting(
+        NotifySettings(), "Which records go to which sinks, and when none do.", applies="now"
     )
     state: StateSettings = setting(StateSettings(), "What survives a restart.", applies="now")
     http: HttpSettings = setting(HttpSettings(), "Status page, metrics, health, incidents.", applies="now")
@@ -167,6 +174,12 @@ class Config(Model):
             if kind.listens and not self.http.enabled:
                 problems.append(self.problem(("sources", name), "needs http.enabled: true"))
         problems += self._exchange_problems()
+        for name in self.notify.routes:
+            if name not in self.sinks:
+                known = ", ".join(self.sinks) or "none"
+                problems.append(
+                    self.problem(("notify", "routes", name), f"there is no such sink; known: {known}")
+                )
         if self.graph.simulate and self.graph.components is not None:
             try:
                 self.dim  # noqa: B018
@@ -183,7 +196,7 @@ class Config(Model):
             ("sink", exchange.sink, self.sinks),
         )
         for side, name, given in sides:
-            path: KeyPath = ("diagnosis", "regime", "exchange", side)
+            path: KeyPath = ("diagnosis", "exchange", side)
             if name not in given:
                 known = ", ".join(given) or "none"
                 problems.append(self.problem(path, f"there is no {side} {name!r}; known: {known}"))
@@ -192,7 +205,7 @@ class Config(Model):
                 message = f"{name} is of type {_type(given[name])}; must be one of {able}"
                 problems.append(self.problem(path, message))
         if exchange.timeout >= self.diagnosis.time_limit:
-            path = ("diagnosis", "regime", "exchange", "timeout")
+            path = ("diagnosis", "exchange", "timeout")
             message = f"must be less than diagnosis.time_limit, {self.diagnosis.time_limit:g} s"
             problems.append(self.problem(path, message))
         if len(self.sources) == 1 and exchange.source in self.sources:
@@ -238,6 +251,7 @@ class Config(Model):
                 preprocess=self.preprocess,
                 windows=self.windows,
                 estimator=self.estimator,
+                engine=self.engine,
                 alarm=self.alarm,
                 incidents=self.incidents,
                 diagnosis=self.diagnosis.cases,
@@ -321,9 +335,8 @@ class Config(Model):
 
     @property
     def exchange(self) -> ExchangeSettings | None:
-        """Other daemons to ask about regimes."""
-        found: ExchangeSettings | None = getattr(getattr(self.diagnosis, "regime", None), "exchange", None)
-        return found
+        """Other daemons to ask."""
+        return self.diagnosis.exchange
 
     def exchange_connectors(self) -> tuple[Source, Sink] | None:
         """The connectors to other daemons; connected to nothing yet."""

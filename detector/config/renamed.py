@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from detector.config.yaml_reader import Document, KeyPath, Place
-from detector.settings.renamed import ANALYZERS, GROUPS, deprecated
+from detector.settings.renamed import ANALYZERS, GROUPS, MOVED, deprecated
+from detector.settings.wording import dotted
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,49 @@ def present_names(document: Document) -> tuple[Document, list[Renamed]]:
         document = _renamed(document, (), old, new, found)
     for old, new in ANALYZERS.items():
         document = _renamed(document, ("diagnosis",), old, new, found)
+    for place, now in MOVED.items():
+        document = _elsewhere(document, place, now, found)
     return document, found
 
 
 def _renamed(document: Document, parent: KeyPath, old: str, new: str, found: list[Renamed]) -> Document:
-    group = document.data
-    for key in parent:
-        group = group.get(key) if isinstance(group, dict) else None
-    if not isinstance(group, dict) or old not in group or new in group:
+    group = _group(document.data, parent)
+    if group is None or old not in group or new in group:
         return document
     found.append(Renamed((*parent, new), deprecated(old, new)))
     data = _with_key(document.data, parent, old, new)
-    keys, values = (_moved(places, (*parent, old), new) for places in (document.keys, document.values))
+    before, now = (*parent, old), (*parent, new)
+    keys, values = (_at(places, before, now) for places in (document.keys, document.values))
     return Document(data, keys, values)
+
+
+def _elsewhere(document: Document, old: KeyPath, new: KeyPath, found: list[Renamed]) -> Document:
+    """A key that belongs to one of the groups above it now."""
+    above, below = _group(document.data, new[:-1]), _group(document.data, old[:-1])
+    if below is None or above is None or old[-1] not in below or new[-1] in above:
+        return document
+    found.append(Renamed(new, deprecated(dotted(old), dotted(new))))
+    data = _with(_without(document.data, old), new, below[old[-1]])
+    keys, values = (_at(places, old, new) for places in (document.keys, document.values))
+    return Document(data, keys, values)
+
+
+def _group(data: Any, path: KeyPath) -> dict[str, Any] | None:
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else None
+
+
+def _without(data: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    if len(path) == 1:
+        return {key: value for key, value in data.items() if key != path[0]}
+    return {key: _without(value, path[1:]) if key == path[0] else value for key, value in data.items()}
+
+
+def _with(data: dict[str, Any], path: KeyPath, given: Any) -> dict[str, Any]:
+    if len(path) == 1:
+        return {**data, str(path[0]): given}
+    return {key: _with(value, path[1:], given) if key == path[0] else value for key, value in data.items()}
 
 
 def _with_key(data: dict[str, Any], parent: KeyPath, old: str, new: str) -> dict[str, Any]:
@@ -50,6 +81,6 @@ def _with_key(data: dict[str, Any], parent: KeyPath, old: str, new: str) -> dict
     return {new if key == old else key: value for key, value in data.items()}
 
 
-def _moved(places: dict[KeyPath, Place], old: KeyPath, new: str) -> dict[KeyPath, Place]:
+def _at(places: dict[KeyPath, Place], old: KeyPath, new: KeyPath) -> dict[KeyPath, Place]:
     n = len(old)
-    return {(*old[:-1], new, *path[n:]) if path[:n] == old else path: place for path, place in places.items()}
+    return {(*new, *path[n:]) if path[:n] == old else path: place for path, place in places.items()}

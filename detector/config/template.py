@@ -16,7 +16,9 @@ from detector.config.paths import model_in
 WIDTH = 110
 # The key of a group that most people look at first; it is written with its default.
 FIRST = {"align": "step", "preprocess": "whiten", "windows": "reference", "estimator": "name",
-         "alarm": "budget", "incidents": "clear_after", "diagnosis": "settle", "http": "port"}  # fmt: skip
+         "engine": "type", "alarm": "budget", "incidents": "clear_after", "diagnosis": "settle",
+         "notify": "maintenance",
+         "http": "port"}  # fmt: skip
 
 HEAD = """\
 # Configuration of detector: one key per group of settings, in the order in which a sample meets them.

@@ -37,17 +37,20 @@ from detector.http.server import HttpServer
 from detector.runtime import logs, memory
 from detector.runtime.backups import Backups
 from detector.runtime.committer import Committer
+from detector.runtime.delivery.outbox import Outbox
+from detector.runtime.delivery.sink_task import SinkTask
 from detector.runtime.ingest_queue import Arrival, Command, IngestQueue
 from detector.runtime.intake import Intake
 from detector.runtime.metrics import Metrics
-from detector.runtime.outbox import Outbox
 from detector.runtime.pipeline_thread import COMMANDS, Interrupted, Outcome, PipelineThread
+from detector.runtime.routing import Routing, stream_time, wanted
 from detector.runtime.sd_notify import Notifier
-from detector.runtime.sink_task import SinkTask
 from detector.runtime.source_task import SourceTask
+from detector.storage import records, silences
 from detector.storage.cases import Key
-from detector.storage.database import StateRefused
+from detector.storage.database import StateError, StateRefused
 from detector.storage.records import Record
+from detector.storage.silences import Silence
 
 log = logging.getLogger("detector")
 TURN_SAMPLES = 20_000  # of one turn of the pipeline
@@ -116,6 +119,8 @@ class Daemon:
         self.recorder = Committer(store, self.config.state, self.metrics, self._told, self._committed)
         self.recorder.given_up = self._given_up
         self.recorder.stream_time = self._stream_time
+        stored = await self.recorder.ask(store.read, silences.read)
+        self.recorder.routing = Routing(self.config.notify, stored)
         self.backups = Backups(self.recorder, self.metrics)
         self.worker = PipelineThread(plan)
         self.status = Status(self)
@@ -135,8 +140,8 @@ class Daemon:
         self._spawn(self.backups.run(), "backups")
         self.diagnosis_task = self._spawn(self.diagnosis.run(), "diagnosis")
         greeting = await startup.greeting(self)
-        for delivery in self.deliveries.values():
-            delivery.start(greeting)
+        for name, delivery in self.deliveries.items():
+            delivery.start(wanted(greeting, name))
         for name, source in self.config.source_objects().items():
             self.add_reader(name, source)
         for reader in self.readers.values():
@@ -161,7 +166,9 @@ class Daemon:
         kind = str(self.config.sinks[name].type)  # type: ignore[attr-defined]
         settings = self.config.state
         outbox = Outbox(settings.outbox_records, settings.outbox_size, settings.outbox_full)
-        delivery = SinkTask(name, kind, sink, outbox, self.metrics, self.recorder.delivered)
+        delivery = SinkTask(name, kind, sink, outbox, self.metrics, settings.outbox_tries)
+        delivery.delivered, delivery.set_aside = self.recorder.delivered, self.recorder.set_aside
+        delivery.written = self.recorder.hurry
         self.deliveries[name] = delivery
         self.recorder.sinks = tuple(self.deliveries)
         return delivery
@@ -175,7 +182,7 @@ class Daemon:
         settings = self.config.exchange
         exchange = None
         if connectors is not None and settings is not None:
-            from detector.diagnosis.regime.peers import (
+            from detector.diagnosis.exchange.peers import (
                 PeerExchange,  # with all of its numerics: only if wanted
             )
 
@@ -244,7 +251,10 @@ class Daemon:
             self.backups.soon()
 
     async def _take_over(self, outcome: Outcome) -> None:
-        for event in await self.recorder.add(outcome.entries, outcome.events, None, outcome.cases):
+        fresh = await self.recorder.add(
+            outcome.entries, outcome.events, None, outcome.cases, blocks=outcome.blocks
+        )
+        for event in fresh:
             self.status.event(event)
 
     async def _analyzed(self, events: Sequence[Event], key: Key) -> None:
@@ -302,6 +312,7 @@ class Daemon:
                 tidied = time.monotonic()
             for reader in self.readers.values():
                 reader.usefulness.look(time.monotonic())
+            await self._release()
             if self.recorder.snapshot_due and (ordered is None or ordered.done()):
                 ordered = self.ingest_queue.order("snapshot", {})
             late = pace.look(self.worker.view.behind, self.worker.plan.settings.align, time.monotonic())
@@ -313,6 +324,23 @@ class Daemon:
                     "was set back", late.passed, late.went_on, extra={"repeat": "late"},
                 )  # fmt: skip
 
+    async def _release(self) -> None:
+        """Tell of incidents that are still open when their silence has ended."""
+        routing = self.recorder.routing
+        for record in routing.released(stream_time(self.worker.view.watermark, time.time())):
+            addressed = routing.address(record._replace(time=self._stream_time()), self.recorder.sinks)
+            record = record._replace(to=addressed.to)
+            try:
+                await self.recorder.ask(self.recorder.store.write, records.address, record)
+            except StateError as error:
+                log.warning("state: %s", error, extra={"repeat": "release"})
+            for name, delivery in self.deliveries.items():
+                delivery.add(wanted([record], name))
+
+    async def put_silence(self, silence: Silence) -> None:
+        await self.recorder.ask(self.recorder.store.write, silences.put, silence)
+        self.recorder.routing.silences[silence.id] = silence
+
     async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
         """An operator's command, in its turn; what it led to, once that is on disk or refused by it."""
         events: list[Event] = await self.ingest_queue.order(name, arguments)
@@ -321,13 +349,23 @@ class Daemon:
             self.diagnosis.labelled()
         return events
 
-    def _told(self, records: Sequence[Record]) -> None:
-        if not records:
-            return
-        for delivery in self.deliveries.values():
+    async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Records that were set aside, by (sink, id), wait for their sinks again; how many."""
+        count = 0
+        for name, delivery in self.deliveries.items():
+            own = [(sink, id) for sink, id in chosen if sink == name]
+            records = await self.recorder.ask(self.recorder.store.send_again, own)
             delivery.add(records)
+            count += len(records)
+        return count
+
+    def _told(self, told: Sequence[Record]) -> None:
+        if not told:
+            return
+        for name, delivery in self.deliveries.items():
+            delivery.add(wanted(told, name))
         for listener in self.listeners:
-            listener(records)
+            listener(told)
 
     def _committed(self, positions: Mapping[str, Any]) -> None:
         for name, position in positions.items():

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from detector.diagnosis.service import DiagnosisService
 from detector.events.model import Event
 from detector.http.service import SourceRoute
+from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
+from detector.storage.silences import Silence
 
 if TYPE_CHECKING:
     from detector.daemon.daemon import Daemon
+
+Result = TypeVar("Result")
 
 
 class HttpService:
@@ -47,6 +52,18 @@ class HttpService:
     def stage(self) -> tuple[str, float] | None:
         return self._daemon.worker.stage
 
+    @property
+    def queue(self) -> float:
+        queue = self._daemon.ingest_queue
+        return queue.samples / max(queue.capacity, 1)
+
+    @property
+    def routing(self) -> Routing:
+        return self._daemon.recorder.routing
+
+    async def put_silence(self, silence: Silence) -> None:
+        await self._daemon.put_silence(silence)
+
     def readiness(self) -> tuple[bool, dict[str, Any]]:
         return self._daemon.status.readiness()
 
@@ -68,6 +85,20 @@ class HttpService:
         worker = self._daemon.worker
         return await worker.run(worker.node_view, name)
 
+    async def signals(self, names: Sequence[str]) -> list[Block]:
+        worker = self._daemon.worker
+        under_way = await worker.run(worker.signals, names)
+        waiting = [block.of(names) for block in self._daemon.recorder.blocks]
+        return [*waiting, *under_way]
+
+    async def read(self, question: Callable[..., Result], *arguments: Any) -> Result:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.read, question, *arguments)
+
+    async def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.write, change, *arguments)
+
     async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]:
         return await self._daemon.command(name, arguments)
 
@@ -82,6 +113,17 @@ class HttpService:
     async def findings(self, incidents: Sequence[str]) -> list[Record]:
         recorder = self._daemon.recorder
         return await recorder.ask(recorder.store.findings, incidents)
+
+    async def set_aside(self) -> list[tuple[SetAside, Record]]:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.list_set_aside)
+
+    async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:
+        return await self._daemon.send_again(chosen)
+
+    async def drop_aside(self, chosen: Sequence[tuple[str, str]]) -> int:
+        recorder = self._daemon.recorder
+        return await recorder.ask(recorder.store.drop, chosen)
 
     async def records_after(self, id: str, limit: int) -> list[Record]:
         recorder = self._daemon.recorder

@@ -17,6 +17,7 @@ from detector.config.config import Config, ConfigError
 from detector.daemon.startup import greeting, warn
 from detector.runtime import logs
 from detector.runtime.pipeline_thread import Plan
+from detector.runtime.routing import wanted
 from detector.settings.changes import Change, changes
 from detector.storage.upkeep import Bounds
 
@@ -75,6 +76,7 @@ async def _apply(daemon: Daemon) -> list[Change]:
     daemon.config = new
     daemon.intake.merge.settings = plan.settings.align
     daemon.recorder.settings = new.state
+    daemon.recorder.routing.adopt(new.notify)
     daemon.recorder.store.bounds = Bounds.of(new.state, new.diagnosis)
     daemon.diagnosis.adopt(new.diagnosis)
     warn(new)
@@ -129,7 +131,7 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
         if changed or daemon.deliveries[name].status == "failed":
             delivery = daemon.deliveries.pop(name)
             await delivery.close(CLOSE_S)
-            waiting[name] = delivery.outbox.hold(len(delivery.outbox))
+            waiting[name] = delivery.outbox.records
             if name not in sinks:
                 daemon.metrics.forget("sink", name)
     told = await greeting(daemon)
@@ -137,11 +139,12 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
         if name not in daemon.deliveries:
             delivery = daemon.add_delivery(name, sink)
             delivery.add(waiting.get(name, []))
-            delivery.start(told)
+            delivery.start(wanted(told, name))
     daemon.recorder.sinks = tuple(daemon.deliveries)
     for delivery in daemon.deliveries.values():
         state = new.state
         delivery.outbox.limit(state.outbox_records, state.outbox_size, state.outbox_full)
+        delivery.tries = state.outbox_tries
     lost = [record.id for name in waiting if name not in sinks for record in waiting[name]]
     if lost:
         log.warning("%d records waited for sinks that are gone; forgotten", len(lost))

@@ -89,6 +89,8 @@ async def restore(daemon: Daemon, store: Store) -> None:
     daemon.recorder.positions = positions
     daemon.status.baseline()
     await daemon.status.load()
+    if not daemon.dry_run:  # to whom the records of the journal are addressed
+        daemon.recorder.sinks = tuple(daemon.config.sink_objects())
     fresh = await daemon.recorder.add([], events, None)
     if snapshot is not None or repeated:
         log.info(
@@ -141,7 +143,8 @@ async def greeting(daemon: Daemon) -> list[Record]:
             stored = await daemon.recorder.ask(daemon.recorder.store.incident, id)
             earlier = [r for r in stored if r.event in ("incident.opened", "incident.updated")]
             record = earlier[-1] if earlier else record
-        found.append(record)
+        addressed = daemon.recorder.routing.address(record, daemon.recorder.sinks)
+        found.append(addressed)
     return found
 
 

@@ -28,6 +28,7 @@ class Status:
         self._false: set[str] = set()
         self._labelled: set[str] = set()
         self._lost_cases = 0
+        self._lost_aside: dict[str, int] = {}
 
     def baseline(self) -> None:
         """What the restored pipeline has counted in earlier lives is not counted again."""
@@ -69,8 +70,14 @@ class Status:
         for name in daemon.readers:
             held = sum(part.count for part in daemon.intake.merge.of(name))
             metrics.set("source_held_samples", held, source=name)
+        aside, lost_aside = daemon.recorder.store.set_aside, daemon.recorder.store.lost_set_aside
         for delivery in daemon.deliveries.values():
-            metrics.set("outbox_records", len(delivery.outbox), sink=delivery.name)
+            name = delivery.name
+            metrics.set("outbox_records", len(delivery.outbox), sink=name)
+            metrics.set("outbox_set_aside_records", aside.get(name, 0), sink=name)
+            gone = lost_aside.get(name, 0) - self._lost_aside.get(name, 0)
+            metrics.count("outbox_dropped_total", gone, sink=name)
+        self._lost_aside = dict(lost_aside)
         self._stream(daemon.worker.view)
 
     def _stream(self, picture: StatusView) -> None:
@@ -160,11 +167,15 @@ class Status:
             if reader.usefulness.trouble:
                 sources[name]["trouble"] = list(reader.usefulness.trouble.values())
         sinks = {name: _part(one.status, one.error) for name, one in daemon.deliveries.items()}
+        for name in sinks:
+            if aside := daemon.recorder.store.set_aside.get(name):
+                sinks[name]["set_aside"] = aside
         good = good and all(part["status"] in ("up", "ended") for part in sources.values())
         # A dead sink is bad, but what it should have is safe: it does not make the detector unready. Nor does
         # a source that sends what cannot be used: a restart would not help, and the others are watched.
         limping = any(part["status"] in ("down", "failed") for part in sinks.values())
         limping = limping or any("trouble" in part for part in sources.values())
+        limping = limping or any("set_aside" in part for part in sinks.values())
         status = "unready" if not good else "degraded" if limping else "ready"
         return good, {"ready": good, "status": status, "parts": parts, "sources": sources, "sinks": sinks}
 
@@ -198,7 +209,10 @@ class Status:
             "residual": _finite(picture.residual),
             "queue": {"samples": daemon.ingest_queue.samples, "capacity": daemon.ingest_queue.capacity},
             "sources": {name: reader.describe() for name, reader in daemon.readers.items()},
-            "sinks": {name: delivery.describe() for name, delivery in daemon.deliveries.items()},
+            "sinks": {
+                name: {**delivery.describe(), "set_aside": daemon.recorder.store.set_aside.get(name, 0)}
+                for name, delivery in daemon.deliveries.items()
+            },
             "state": {
                 "folder": str(daemon.recorder.store.folder),
                 "failing": daemon.recorder.failing,

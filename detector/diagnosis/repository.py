@@ -17,7 +17,7 @@ from detector.storage.arrays import Unreadable
 from detector.storage.cases import Model
 
 if TYPE_CHECKING:
-    from detector.diagnosis.regime.peers import PeerExchange
+    from detector.diagnosis.exchange.peers import PeerExchange
 
 Result = TypeVar("Result")
 

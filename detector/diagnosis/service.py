@@ -32,7 +32,7 @@ from detector.storage.cases import Key
 from detector.storage.database import StateError
 
 if TYPE_CHECKING:
-    from detector.diagnosis.regime.peers import PeerExchange
+    from detector.diagnosis.exchange.peers import PeerExchange
 
 log = logging.getLogger("detector.diagnosis")
 RELEARN = "learn from labels"
@@ -127,6 +127,8 @@ class DiagnosisService:
         """After a reload."""
         if settings != self.settings:
             self.settings = self._repository.settings = settings
+            if self.exchange is not None:
+                self.exchange.release()  # of an analyzer that is switched off, too
             self.analyzers.clear()
             self.wake()
 

@@ -68,9 +68,9 @@ class Exceedances:
         maxima = np.concatenate(self._maxima[:whole])
         return float(np.quantile(maxima, np.exp(-length / NODE_RUN)))
 
-    def tail_scale(self) -> TailScale:
-        """How restless each node is; from now on its exceedances are in units of that."""
-        tails = TailScale.fit(np.stack(self._some))
+    def tail_scale(self, memory: int) -> TailScale:
+        """How restless each node is, by windows of ``memory`` ticks; exceedances are in units of it now."""
+        tails = TailScale.fit(np.stack(self._some), memory / self._stride)
         self._weight = tails.weight
         return tails
 

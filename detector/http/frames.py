@@ -1,8 +1,9 @@
-"""What the status page follows: a frame a second with the state of every node, and a bounded history."""
+"""What the console follows: a frame a second with the state of every node."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -11,10 +12,7 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from detector.http.service import Service
-from detector.network.network import Network
 from detector.pipeline.node_view import SHOWN
-from detector.pipeline.status_view import StatusView
-from estimators.core.types import Floats32
 
 # One letter per node keeps a frame of a thousand nodes small.
 MARKS = {
@@ -23,44 +21,8 @@ MARKS = {
 }  # fmt: skip
 _MARKS = np.frombuffer("".join(MARKS[state] for state in SHOWN).encode(), np.uint8)
 EVERY_S = 1.0
+RATE_FRAMES = 11  # over which samples per second are counted
 NODES_PER_FRAME = 5000  # a larger network gets its frames more rarely, so that the traffic stays bounded
-KEPT_NUMBERS = 1_000_000  # of the history, per statistic: 4 MB
-KEPT_FRAMES = 600
-
-
-class History:
-    """A ring of the latest statistics of one network."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        n = network.n_nodes
-        length = int(np.clip(KEPT_NUMBERS // max(n, 1), 10, KEPT_FRAMES))
-        self._node: Floats32 = np.full((length, n), np.nan, np.float32)
-        self._event: Floats32 = np.full((length, n), np.nan, np.float32)
-        self._times = np.zeros(length)
-        self._count = 0
-        self._ticks = -1
-
-    def add(self, view: StatusView) -> None:
-        """Keep a view, unless the stream stands still."""
-        if view.watermark is None or view.ticks == self._ticks or view.phase != "watching":
-            return
-        at = self._count % len(self._times)
-        self._times[at] = view.watermark
-        self._node[at], self._event[at] = view.statistic, view.event_statistic
-        self._ticks = view.ticks
-        self._count += 1
-
-    def of(self, v: int) -> dict[str, Any]:
-        """The statistics of one node, oldest first."""
-        length = len(self._times)
-        first = max(0, self._count - length)
-        rows = np.arange(first, self._count) % length
-        return {
-            "times": self._times[rows].tolist(),
-            "statistic": _short(self._node[rows, v]),
-            "event_statistic": _short(self._event[rows, v]),
-        }
 
 
 class Frames:
@@ -68,16 +30,24 @@ class Frames:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.history = History(service.view.network)
+        self._network = service.view.network
         self.version = 1  # of the network: readers fetch it anew when this changes
+        self._accepted: deque[tuple[float, int]] = deque(maxlen=RATE_FRAMES)
 
     def sample(self) -> None:
-        """Add the latest view to the history."""
-        view = self._service.view
-        if self.history.network is not view.network:
-            self.history = History(view.network)
+        """See whether the network is another one by now."""
+        if self._network is not self._service.view.network:
+            self._network = self._service.view.network
             self.version += 1
-        self.history.add(view)
+        self._accepted.append((time.monotonic(), self._service.view.counts.get("accepted", 0)))
+
+    @property
+    def rate(self) -> float | None:
+        """Samples accepted per second, lately; None before there are two looks at the counter."""
+        if len(self._accepted) < 2:
+            return None
+        (begin, first), (end, last) = self._accepted[0], self._accepted[-1]
+        return max(0, last - first) / (end - begin) if end > begin else None
 
     @property
     def pause(self) -> float:
@@ -100,6 +70,8 @@ class Frames:
             "watermark": view.watermark,
             "ticks": view.ticks,
             "accepted": view.counts.get("accepted", 0),
+            "rate": self.rate,
+            "queue": self._service.queue,
             "incidents": len(view.open_incidents),
         }
         return msgspec.json.encode(frame)

@@ -16,6 +16,7 @@ from msgspec import Meta
 from detector.events.label import Label, parse_label
 from detector.events.model import Event
 from detector.http.answers import Problem, answer, parse_body, parse_query
+from detector.http.remarks import note
 from detector.http.service import SERVICE
 
 COMMAND_S = 30.0  # a command waits behind batches, and perhaps behind a calibration
@@ -38,6 +39,7 @@ class IncidentList(msgspec.Struct):
 
     incidents: list[Event]
     findings: list[Event]
+    silenced: list[str]  # ids of those whose opening was sent to nobody
 
 
 class IncidentRecords(msgspec.Struct):
@@ -80,8 +82,10 @@ async def list_incidents(request: web.Request) -> web.Response:
         stored = [one for one in stored if (one.incident in still_open) == (query.state == "open")]
     stored = stored[: query.limit]
     findings = await service.findings([str(one.incident) for one in stored])
+    listed = [one.content() for one in stored]
     return answer({
-        "incidents": [one.content() for one in stored], "findings": [one.content() for one in findings],
+        "incidents": listed, "findings": [one.content() for one in findings],
+        "silenced": [one["incident"] for one in listed if service.routing.silenced(one)],
     })  # fmt: skip
 
 
@@ -123,6 +127,7 @@ async def _command(request: web.Request, name: str, given: dict[str, Any]) -> we
         raise Problem(404 if "not known" in str(failure) else 409, str(failure)) from None
     except (TimeoutError, asyncio.CancelledError):
         raise Problem(503, "busy or stopping; the command was not carried out in time") from None
+    await note(request, name, request.match_info["incident"], given)
     return answer({"records": [event.record() for event in events]})
 
 

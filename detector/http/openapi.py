@@ -22,6 +22,7 @@ ACTION_PATH = "/api/v1/diagnosis/{kind}/{action}"
 NAMES = {
     "incident": "Id of the incident.",
     "name": "Name of the node.",
+    "silence": "Id of the silence.",
     "file": "Name of the file.",
     "number": "Number of the action.",
     "kind": "Name of the analyzer.",
@@ -31,6 +32,7 @@ REASONS = {
     202: "It takes longer: ask /api/v1/diagnosis/actions/ with the number in `action`.",
     400: "The request is not understood.",
     401: "A token is needed.",
+    403: "The token's role does not allow it.",
     404: "What the path names does not exist.",
     408: "The body took too long.",
     409: "It makes no sense as things are.",
@@ -90,7 +92,11 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     for status in route.also:
         described["responses"][str(status)] = {"description": REASONS[status], **good}
-    errors = (*route.errors, *((401,) if route.needs_token else ()))
+    errors = (
+        *route.errors,
+        *((401,) if route.needs_token else ()),
+        *((403,) if route.role != "view" else ()),
+    )
     for status in sorted(errors):
         failed = {"description": REASONS[status], **_content(schemas[_key(Error)])}
         described["responses"][str(status)] = failed

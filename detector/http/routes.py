@@ -17,9 +17,20 @@ from aiohttp import hdrs, web
 
 from detector.diagnosis.registry import present_name
 from detector.events.label import Label
-from detector.http import diagnosis, health, incidents, status_page, streams
+from detector.http import (
+    diagnosis,
+    health,
+    incidents,
+    outbox,
+    remarks,
+    signals,
+    silences,
+    status_page,
+    streams,
+)
 from detector.http.answers import answer
 from detector.http.openapi import document
+from detector.settings.service import Role
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 JSON, TEXT, HTML, STREAM = "application/json", "text/plain", "text/html", "text/event-stream"
@@ -41,6 +52,7 @@ class Route:
     also: tuple[int, ...] = ()  # statuses besides 200 that come with the same content
     errors: tuple[int, ...] = ()  # statuses that come with an error
     needs_token: bool = True
+    role: Role = "view"  # that a token needs to have
     former: str | None = None  # its path in the previous release, answered for one more
     successor: str | None = None  # of a former path: the one to use instead
 
@@ -59,12 +71,28 @@ def _openapi() -> bytes:
     return body
 
 
-_COMMAND: dict[str, Any] = {"answer": incidents.Records, "errors": (400, 404, 408, 409, 503)}
+_COMMAND: dict[str, Any] = {
+    "answer": incidents.Records, "errors": (400, 404, 408, 409, 503), "role": "operate",
+}  # fmt: skip
 _ACTION: dict[str, Any] = {"also": (202,), "errors": (404, 409, 503)}
+# Addresses of the console's views: each is the same page, which looks at its address.
+_VIEWS = (
+    "/incidents",
+    "/incidents/{incident}",
+    "/nodes",
+    "/nodes/{name}",
+    "/silences",
+    "/budget",
+    "/health",
+    "/audit",
+)
 
 _CURRENT = (
-    Route("GET", "/", status_page.index, "The status page; it holds no data.", media=HTML, needs_token=False),
-    Route("GET", "/page/{file}", status_page.file, "Scripts and styles of the status page.", media=TEXT,
+    Route("GET", "/", status_page.index, "The console; the page holds no data.", media=HTML,
+          needs_token=False),
+    *(Route("GET", path, status_page.index, "The console at one of its addresses.", media=HTML,
+            needs_token=False) for path in _VIEWS),
+    Route("GET", "/page/{file}", status_page.file, "Scripts and styles of the console.", media=TEXT,
           errors=(404,), needs_token=False),
     Route("GET", "/healthz", health.healthz, "Whether the pipeline's thread makes progress.", media=TEXT,
           errors=(503,), needs_token=False),
@@ -87,7 +115,30 @@ _CURRENT = (
           "Note what people know about it; kept for ever.", body=Label, **_COMMAND),
     Route("POST", "/api/v1/incidents/{incident}/analyze", diagnosis.analyze,
           "Analyze an incident now, by what is known today; nothing of it is recorded.", **_ACTION,
+          role="operate",
           former="/api/v1/incidents/{incident}/examine"),
+    Route("GET", "/api/v1/outbox", outbox.list_aside, "Records that a sink would not take, oldest first.",
+          answer=outbox.Aside, errors=(503,)),
+    Route("POST", "/api/v1/outbox/send", outbox.send, "Send records again that are set aside.",
+          body=outbox.Chosen, answer=outbox.Count, errors=(400, 404, 408, 503), role="operate"),
+    Route("POST", "/api/v1/outbox/drop", outbox.drop, "Forget records that are set aside.",
+          body=outbox.Chosen, answer=outbox.Count, errors=(400, 404, 408, 503), role="operate"),
+    Route("GET", "/api/v1/incidents/{incident}/signals", signals.of_incident,
+          "Signals of its members before, during and after it, and how values were distributed.",
+          answer=signals.IncidentSignals, errors=(404, 503)),
+    Route("GET", "/api/v1/incidents/{incident}/comments", remarks.list_comments, "What people wrote.",
+          answer=remarks.Comments, errors=(404, 503)),
+    Route("POST", "/api/v1/incidents/{incident}/comments", remarks.comment, "Write something about it.",
+          body=remarks.NewComment, answer=remarks.Comments, errors=(400, 404, 408, 503), role="operate"),
+    Route("GET", "/api/v1/silences", silences.list_silences, "Silences and maintenance windows.",
+          answer=silences.Silences),
+    Route("POST", "/api/v1/silences", silences.add, "Send nothing about some nodes for some time.",
+          body=silences.NewSilence, answer=silences.ShownSilence, errors=(400, 408, 409, 503),
+          role="operate"),
+    Route("POST", "/api/v1/silences/{silence}/end", silences.end, "End a silence before its time.",
+          answer=silences.ShownSilence, errors=(404, 409, 503), role="operate"),
+    Route("GET", "/api/v1/audit", remarks.audit, "What people did, newest first.", query=remarks.AuditQuery,
+          answer=remarks.AuditTrail, errors=(400, 503)),
     Route("GET", "/api/v1/diagnosis", diagnosis.overview,
           "Analyzers, models, case files that wait, the latest actions.", errors=(503,),
           former="/api/v1/aftermath"),
@@ -96,7 +147,7 @@ _CURRENT = (
           former="/api/v1/aftermath/actions/{number}"),
     Route("POST", "/api/v1/diagnosis/{kind}/{action}", diagnosis.act,
           "Have an action of an analyzer done; each is described by itself.", body=dict[str, Any],
-          also=(202,), errors=(400, 404, 408, 409, 503),
+          also=(202,), errors=(400, 404, 408, 409, 503), role="operate",
           former="/api/v1/aftermath/{kind}/{action}"),
     Route("GET", "/api/v1/nodes", incidents.list_nodes, "All nodes with their statistic.",
           answer=incidents.NodeList),
@@ -105,9 +156,10 @@ _CURRENT = (
     Route("GET", "/api/v1/network", status_page.network,
           "Names of the nodes, places in a unit square, links as pairs of node numbers.",
           answer=status_page.NetworkDrawing),
-    Route("GET", "/api/v1/history/{name}", status_page.history,
-          "The latest statistics of a node, about one value a second.", answer=status_page.NodeHistory,
-          errors=(404,)),
+    Route("GET", "/api/v1/nodes/{name}/history", signals.of_node,
+          "Signal and statistics of a node over hours or days, and the incidents that it was part of.",
+          query=signals.HistoryQuery, answer=signals.NodeHistory, errors=(400, 404, 503),
+          former="/api/v1/history/{name}"),
     Route("GET", "/api/v1/events", streams.events,
           "Every record as it is made, as server-sent events; Last-Event-ID resumes.", media=STREAM,
           errors=(503,)),

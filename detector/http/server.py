@@ -20,7 +20,7 @@ from detector.http.routes import Handler, deprecation, mount, route_of
 from detector.http.service import SERVICE, Service
 from detector.http.status_page import PAGE, StatusPage
 from detector.http.streams import HUB, Hub
-from detector.settings.service import HttpSettings
+from detector.settings.service import HttpSettings, Role
 from detector.storage.database import StateError
 
 log = logging.getLogger("detector.http")
@@ -128,10 +128,10 @@ class HttpServer:
         route = route_of(request)
         if route is not None and route.is_stream:
             self._connections.endless(request.transport)
-        needs_token = route is None or route.needs_token
+        needs: Role | None = "operate" if route is None else route.role if route.needs_token else None
         try:
             response: web.StreamResponse | None = refusal(
-                request, self.settings, self._service.metrics, needs_token=needs_token
+                request, self.settings, self._service.metrics, needs=needs
             )
             if response is None:
                 response = await handler(request)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 
 from detector.diagnosis.service import DiagnosisService
 from detector.events.model import Event
+from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import HttpSettings
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
+from detector.storage.silences import Silence
+
+Result = TypeVar("Result")
 
 
 class SourceRoute(Protocol):
@@ -50,6 +55,20 @@ class Service(Protocol):
         """A long calculation under way, and the share that is done."""
         ...
 
+    @property
+    def queue(self) -> float:
+        """How full the queue before the pipeline is, 0 to 1."""
+        ...
+
+    @property
+    def routing(self) -> Routing:
+        """Which records go where, and the silences."""
+        ...
+
+    async def put_silence(self, silence: Silence) -> None:
+        """Store it and let it count."""
+        ...
+
     def readiness(self) -> tuple[bool, dict[str, Any]]: ...
     def status(self) -> dict[str, Any]: ...
     def metrics_page(self) -> bytes: ...
@@ -59,7 +78,19 @@ class Service(Protocol):
         ...
 
     async def node(self, name: str) -> dict[str, Any]: ...
+    async def signals(self, names: Sequence[str]) -> list[Block]:
+        """What is known of these nodes' signals and not stored yet."""
+        ...
+
     async def command(self, name: str, arguments: Mapping[str, Any]) -> list[Event]: ...
+    async def read(self, question: Callable[..., Result], *arguments: Any) -> Result:
+        """Put a question of a table's module to the database; it takes the connection first."""
+        ...
+
+    async def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        """The same for a change, in a transaction of its own."""
+        ...
+
     async def incidents(self, limit: int) -> list[Record]:
         """The latest record of each incident, newest first."""
         ...
@@ -69,6 +100,18 @@ class Service(Protocol):
         ...
 
     async def findings(self, incidents: Sequence[str]) -> list[Record]: ...
+    async def set_aside(self) -> list[tuple[SetAside, Record]]:
+        """Records that a sink would not take, oldest first."""
+        ...
+
+    async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Those, by (sink, id), wait for their sinks again; how many."""
+        ...
+
+    async def drop_aside(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Those, by (sink, id), are forgotten; how many."""
+        ...
+
     async def records_after(self, id: str, limit: int) -> list[Record]: ...
 
 

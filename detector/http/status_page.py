@@ -1,4 +1,4 @@
-"""The status page at `/`: its files, and the questions that only it asks: network and history of a node."""
+"""The console at `/`: its files, its addresses, and the network as it draws it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from aiohttp import hdrs, web
 
-from detector.http.answers import Problem, answer
-from detector.http.frames import FRAMES
+from detector.http.answers import Problem
 from detector.http.service import SERVICE, Service
 from detector.network.network import Network
 
@@ -37,16 +36,6 @@ class NetworkDrawing(msgspec.Struct):
     links: list[int]  # pairs of node numbers, one after the other
     links_left_out: int
     warning: str | None
-
-
-class NodeHistory(msgspec.Struct):
-    """The latest statistics of a node, oldest first, about one value a second."""
-
-    times: list[float]
-    statistic: list[float | None]
-    event_statistic: list[float | None]
-    threshold: float | None
-    event_threshold: float | None
 
 
 class StatusPage:
@@ -90,16 +79,6 @@ async def network(request: web.Request) -> web.Response:
     response = web.Response(body=body, content_type="application/json")
     response.enable_compression()
     return response
-
-
-async def history(request: web.Request) -> web.Response:
-    view, frames = request.app[SERVICE].view, request.app[FRAMES]
-    frames.sample()
-    v = view.network.node_index.index.get(request.match_info["name"])
-    if v is None:
-        raise Problem(404, "there is no such node")
-    seen = frames.history.of(v)
-    return answer(NodeHistory(**seen, threshold=view.threshold, event_threshold=view.event_threshold))
 
 
 def load_files() -> dict[str, tuple[bytes, str, str]]:

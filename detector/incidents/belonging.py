@@ -19,7 +19,6 @@ from estimators.core.graph import Graph
 from estimators.streaming.membership import discoveries
 
 FALSE_SHARE = 0.05  # of the nodes called changed that did not, in expectation
-POSSIBLE = 0.3  # probability from which on a node is possibly changed
 UNLIKELY = 0.1  # below, it is let go
 REACH = 2  # links from a member within which nodes may belong
 MOST = 300  # candidates that are looked at

@@ -17,6 +17,8 @@ from estimators.core.types import Indices
 def attend(incidents: OpenIncidents, group: Indices, decision: Decision, evidence: Evidence) -> list[Event]:
     """A group of free nodes opens an incident, unless it belongs to one that is open near it."""
     states, settings, time = incidents.states, incidents.settings, decision.time
+    # An earlier group of this tick may have drawn some of them in.
+    group = np.array([v for v in group.tolist() if v not in states.owner], np.intp)
     if incidents.actions.release:  # who was let go in this tick opens nothing before the next one
         group = group[~np.isin(group, incidents.actions.release)]
     hot = group[states.hot[group] & (states.hot_row[group] >= settings.confirm)]
@@ -57,7 +59,7 @@ def _beside(incidents: OpenIncidents, group: Indices) -> list[Incident]:
 
 
 def merge_linked(incidents: OpenIncidents, decision: Decision) -> list[Event]:
-    """Incidents that are linked and began together are one."""
+    """Incidents that are linked and began together are one; into one that grows no more nothing merges."""
     events = []
     for younger in list(incidents.open.values())[:0:-1]:
         near = {
@@ -71,6 +73,7 @@ def merge_linked(incidents: OpenIncidents, decision: Decision) -> list[Event]:
                 older.told
                 and older.id in near
                 and younger.onset
+                and grows(older, younger.opened, decision.step)
                 and agrees(older, younger.onset, decision.step)
             ):
                 events.append(_merge(incidents, younger, older, decision.time))

@@ -122,7 +122,8 @@ def _let_return(incidents: OpenIncidents, incident: Incident, decision: Decision
     if decision.tick % RETURN_EVERY or not incident.members:
         return False
     mute = states.silent | states.stuck  # what they show says nothing about a return
-    names = [name for name in incident.members if not mute[states.index[name]]]
+    older = [name for name, member in incident.members.items() if member.since < decision.time]
+    names = [name for name in older if not mute[states.index[name]]]
     nodes = np.array([states.index[name] for name in names], np.int32)
     onsets = [incident.members[name].onset for name in names]
     since = np.array([incident.begin if own is None else own.time for own in onsets])

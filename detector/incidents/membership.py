@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from detector.incidents.belonging import AGE, POSSIBLE, UNLIKELY, around, assess, grows, linked, together
+from detector.incidents.belonging import AGE, UNLIKELY, around, assess, grows, linked, together
 from detector.incidents.decision import Decision, Evidence
 from detector.incidents.incident import Incident
-from detector.incidents.open_incidents import OpenIncidents
+from detector.incidents.open_incidents import POSSIBLE, OpenIncidents
 from estimators.core.types import Indices
 
 KEPT, NAMED = 0.8, 0.5  # probability at which a changed node stays so, and one over its own threshold is

@@ -90,11 +90,11 @@ class NodeStates:
             groups.append(np.array(sorted(group), dtype=np.intp))
         return groups
 
-    def state(self) -> dict[str, Any]:
-        """JSON-ready, by node name; what matters within an incident only for the nodes that are in one."""
+    def state(self, returned: Iterable[str] = ()) -> dict[str, Any]:
+        """JSON-ready, by node name; what records tell only of nodes in an incident, ``returned`` ones too."""
         name = self.names
         rows = {"hot_row": self.hot_row, "member_row": self.member_row}
-        owned = sorted(self.owner)
+        owned = sorted(self.owner.keys() | {self.index[one] for one in returned})
         values = {"statistic": self.statistic, "peak": self.peak}
         return {
             "time": self.time,

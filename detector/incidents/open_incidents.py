@@ -18,6 +18,8 @@ from detector.settings.windows import WindowSettings
 from detector.stateful import Arrays, Meta, Rows
 from estimators.core.graph import Graph
 
+POSSIBLE = 0.3  # probability from which on a node is possibly changed
+
 
 class IncidentError(ValueError):
     """A command named an incident that is unknown or has ended, or a node that is unknown."""
@@ -100,10 +102,11 @@ class OpenIncidents:
             self._cool(v, time)
             if v in self.actions.restore:
                 continue
-            if resolution == "accepted" and not self.recovered(v):
+            unlikely = member.suspected and (member.probability or 0.0) < POSSIBLE
+            if resolution == "accepted" and not (unlikely and self.recovered(v)):
                 self.actions.rebaseline[v] = member.onset.time if member.onset else member.since
                 self.actions.forget.pop(v, None)
-            else:  # a node that came back to before needs no new reference
+            else:  # a node that is as before needs no new reference
                 self.actions.release.append(v)
                 if by == "operator":  # what is over must not be found again in the windows
                     self.actions.forget[v] = time
@@ -139,11 +142,12 @@ class OpenIncidents:
 
     def state(self) -> tuple[Arrays, Meta]:
         """Everything as JSON, by node name; after `restore` the later events are identical."""
+        returned = [name for incident in self.open.values() for name in incident.returned]
         return {}, {
             "version": 1,
             "open": [msgspec.to_builtins(incident) for incident in self.open.values()],
             "records": [record.record() for record in self.records.values()],
-            "roster": self.states.state(),
+            "roster": self.states.state(returned),
             "false_alarms": [msgspec.to_builtins(alarm) for alarm in self.false_alarms.state()],
         }
 

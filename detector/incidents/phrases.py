@@ -63,6 +63,8 @@ def _values(sizes: Sizes) -> str:
 def _range(kind: ChangeKind, sizes: Sizes) -> str:
     if kind not in ("mean", "spread") or not max(abs(sizes.low), abs(sizes.high)) < MOST_SD:
         return ""
+    if kind == "spread" and sizes.low * MOST_SD < 1.0:  # of a sensor that stands still
+        return ""
     sign = "×" if kind == "spread" else ""
     low, high = (f"{sign}{_short(x)}" for x in (sizes.low, sizes.high))
     return f" ({low} to {high}{' sd' * (kind == 'mean')})"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from detector.engines.base import engine_class
 from detector.engines.calibration_report import CalibrationReport
+from detector.engines.runners.base import started
 from detector.network.network import Network
 from detector.pipeline.migration import VERSION, migrated, settings_of
 from detector.pipeline.pipeline import Pipeline
@@ -83,6 +84,7 @@ def put_back(
     pipeline.out_of_range[list(pipeline.incidents.states.owner)] = False
     if pipeline.engine is not None:
         pipeline.engine.hold(sorted(pipeline.incidents.held))
+        pipeline.engine = started(pipeline.engine, pipeline.network.graph, settings)
     return pipeline
 
 

@@ -20,6 +20,7 @@ from detector.alignment.ticks import Tick
 from detector.engines.base import Engine, Progress, engine_class
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.coverage import EVERY, Coverage
+from detector.engines.runners.base import started
 from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_event
 from detector.incidents.case import Case
 from detector.incidents.decision import Decision, decide
@@ -30,6 +31,7 @@ from detector.pipeline.case_capture import CaseCapture
 from detector.pipeline.event_threshold import EventThreshold
 from detector.pipeline.node_view import STATES, WindowEvidence, node_view
 from detector.pipeline.relearn import Relearning
+from detector.pipeline.signal_capture import Block, SignalCapture
 from detector.preprocessing.cold_start import ColdStart
 from detector.preprocessing.history import History, checked
 from detector.preprocessing.preprocessor import Preprocessor
@@ -75,6 +77,8 @@ class Pipeline:
         self.evidence = WindowEvidence(self)
         self.case_capture = CaseCapture(self.network.n_nodes, lambda id: self.incidents.open.get(id))
         self.cases: list[Case] | None = None  # a list: case files are put there, to be taken away
+        self.signals = SignalCapture(self.network.names, dim, settings.align.step)
+        self.blocks: list[Block] | None = None  # a list: signals are put there, to be taken away
         self.learnt_until: float | None = None  # time of the last sample learnt from
         self.cold_start = ColdStart(dim, settings.windows.reference + settings.windows.tests[-1])
         windows = settings.windows
@@ -105,6 +109,8 @@ class Pipeline:
             self.ticks += 1
             self._take_health(tick)
             events += self._collect(tick) if self.engine is None else self._watch(tick)
+            if self.blocks is not None:
+                self.blocks += self.signals.step(tick, self.statistic, self.event_statistic)
         return events
 
     def _take_health(self, tick: Tick) -> None:
@@ -158,6 +164,7 @@ class Pipeline:
         self.engine, self.report = kind.calibrate(
             Z, self.network.graph, self.settings, step, self.progress, levels
         )
+        self.engine = started(self.engine, self.network.graph, self.settings)
         self.report.notes[:0] = [text for text in warnings if text]
         self.report.preprocessing = self.preprocess.chosen
         self.history = None
@@ -249,11 +256,11 @@ class Pipeline:
         actions = self.incidents.actions
         if actions.hold:
             self.engine.hold(actions.hold)
-        if actions.release:
-            self.engine.release(actions.release)
-        assert self.preprocess is not None
         for v, time in actions.forget.items():
             self.engine.forget(v, int(np.count_nonzero(self.engine.times(v) >= time)))
+        if actions.release:  # who is back has forgotten the change by then
+            self.engine.release(actions.release)
+        assert self.preprocess is not None
         for v, onset in actions.rebaseline.items():
             self.relearning.begin(v, onset, self.preprocess, self.engine.reference(v))
             self.engine.rebaseline(v, int(np.count_nonzero(self.engine.times(v) >= onset)))
@@ -357,6 +364,7 @@ class Pipeline:
             "incidents": self.incidents,
             "event_threshold": self.threshold_in_use,
             "cases": self.case_capture,
+            "signals": self.signals,
         }
         return {name: part for name, part in parts.items() if part is not None}
 

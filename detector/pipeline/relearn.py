@@ -25,6 +25,9 @@ from estimators.core.types import Floats, Nodes
 KEEP = 10  # times all windows, for which an earlier normal is kept
 NEAR = 1.0  # earlier standard deviations within which the median is back
 SPREAD = 2.0  # factor within which the spread is
+SURE_LOG = 5.0  # log-likelihood ratio of the earlier normal to the new one, from which on it is back
+MOST_LOG = 3.0  # of one sample
+LEAST_SPREAD = 0.1  # by which densities are compared: a stuck sensor has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +99,21 @@ class Relearning:
         self.learnt[v] = KEEP * self.raw.length
 
     def is_earlier(self, v: int, latest: int, preprocess: Preprocessor) -> bool:
-        """Whether the ``latest`` samples of node v are those of its earlier normal."""
+        """Whether the ``latest`` samples of node v are of its earlier normal, and not of the new one."""
         kept = self.earlier.get(v)
-        rows = self.samples(v)[-latest:]
-        if kept is None or len(rows) < latest:
+        rows = self.samples(v, self.since.get(v, -np.inf))
+        if kept is None or len(rows) < latest + latest // 2:
             return False
         z = preprocess.standard(v, kept.baseline, rows[:, :-1], rows[:, -1])
-        z, before = z[np.isfinite(z).all(axis=1)], kept.reference[:, : z.shape[1]]
-        if len(z) < latest // 2:
+        before = kept.reference[:, : z.shape[1]].astype(np.float64)
+        changed, now = (part[np.isfinite(part).all(axis=1)] for part in (z[:-latest], z[-latest:]))
+        if min(len(changed), len(now)) < latest // 2:
             return False
-        off = np.abs(np.median(z, axis=0) - np.median(before, axis=0)).max()
-        spread = z.std(axis=0) / np.maximum(before.std(axis=0), 1e-9)
-        return bool(off < NEAR and spread.max() < SPREAD and spread.min() > 1.0 / SPREAD)
+        off = np.abs(np.median(now, axis=0) - np.median(before, axis=0)).max()
+        spread = now.std(axis=0) / np.maximum(before.std(axis=0), 1e-9)
+        near = off < NEAR and spread.max() < SPREAD and spread.min() > 1.0 / SPREAD
+        logs = np.clip(_log_density(now, before) - _log_density(now, changed), -MOST_LOG, MOST_LOG)
+        return bool(near and logs.sum() > SURE_LOG)
 
     def restore_earlier(self, v: int, since: float, engine: Engine, preprocess: Preprocessor) -> None:
         """Node v is back to its earlier normal since then: baseline and reference of that time."""
@@ -142,6 +148,12 @@ class Relearning:
             if now[int(v)] >= 0:
                 kept = part(f"earlier.{v}", arrays)
                 self.earlier[now[int(v)]] = Earlier(kept["baseline"], kept["reference"], samples)
+
+
+def _log_density(x: Floats, of: Floats) -> Floats:
+    """(n,) of x (n, d) under normal laws with median and spread of the samples ``of``."""
+    spread = np.maximum(of.std(axis=0), LEAST_SPREAD)
+    return np.asarray((-0.5 * np.square((x - np.median(of, axis=0)) / spread) - np.log(spread)).sum(axis=1))
 
 
 def fill(v: int, rows: Floats, engine: Engine, preprocess: Preprocessor) -> None:

@@ -48,6 +48,7 @@ class ReplayTimeline:
     per_bin: int = 1
     begin: float | None = None  # of watching
     end: float | None = None
+    learnt: tuple[float, float] | None = None  # a part of the recording itself that was learnt from
 
     def __post_init__(self) -> None:
         n, d = self.pipeline.network.n_nodes, self.pipeline.dim

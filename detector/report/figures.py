@@ -98,7 +98,7 @@ class Timeline:
     incidents: Sequence[ReplayedIncident]
     labels: Sequence[Label]
     span: tuple[float, float]
-    begin: float | None  # of watching
+    learnt: tuple[float, float] | None
     grace: float
     true_ones: set[str]
 
@@ -130,8 +130,9 @@ class Timeline:
         rectangles: list[dict[str, Any]] = []
         texts: list[dict[str, Any]] = []
         top = 24.0
-        if self.begin is not None and self.begin > first:
-            rectangles.append(_rectangle(10.0, 0.0, at(self.begin) - 10.0, "learning", "learning", "100%"))
+        if self.learnt is not None and self.learnt[1] > first:
+            begin, end = map(at, self.learnt)
+            rectangles.append(_rectangle(begin, 0.0, end - begin, "learning", "learning", "100%"))
         if self.labels:
             texts.append({"words": "labels", "x": 10.0, "y": top - 8.0, "kind": "row", "anchor": None})
             for label in self.labels:

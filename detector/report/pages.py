@@ -29,8 +29,12 @@ from detector.report.replay import (
 )
 
 
-def replay_page(track: ReplayTimeline, labels: Sequence[Label] | None = None, recording: str = "") -> str:
-    """The report of a replay that ``track`` followed; ``labels`` say what was really there."""
+def replay_page(
+    track: ReplayTimeline, labels: Sequence[Label] | None = None, recording: str = "",
+    assumed: Sequence[tuple[str, str]] = (),
+) -> str:  # fmt: skip
+    """The report of a replay that ``track`` followed; ``labels`` say what was really there, ``assumed`` what
+    nobody said."""
     pipeline, charts = track.pipeline, Charts()
     incidents = list(track.incidents.values())
     grace = 2.0 * pipeline.settings.windows.tests[-1] * pipeline.settings.align.step
@@ -40,7 +44,8 @@ def replay_page(track: ReplayTimeline, labels: Sequence[Label] | None = None, re
     timeline = None
     if track.rows:
         span = (float(track.times[0]), float(track.times[track.rows - 1]))
-        timeline = Timeline(incidents, known, span, begin, grace, labelled).svg()
+        learnt = track.learnt or (None if begin is None else (span[0], begin))
+        timeline = Timeline(incidents, known, span, learnt, grace, labelled).svg()
     compared = None
     if labels is not None and begin is not None and end is not None:
         compared = against(pipeline, incidents, known, len(labels), begin, end, grace)
@@ -59,6 +64,7 @@ def replay_page(track: ReplayTimeline, labels: Sequence[Label] | None = None, re
         unfolded=len(told) <= UNFOLDED,
         network=network_figure(track, incidents).svg(),
         strongest=strongest(charts, track, incidents, known, grace),
+        assumed=assumed,
         learnt=calibration_content(charts, pipeline.report, None) if pipeline.report else None,
         **_settings(pipeline),
     )

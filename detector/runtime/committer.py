@@ -18,12 +18,14 @@ from typing import Any, TypeVar
 
 from detector.events.model import Event, detector_event
 from detector.incidents.case import Case
+from detector.pipeline.signal_capture import Block
 from detector.runtime.metrics import Metrics
+from detector.runtime.routing import Routing
 from detector.settings.service import StateSettings
 from detector.storage.cases import Key
 from detector.storage.database import StateDamaged, StateError, StateRefused, StateUnavailable
 from detector.storage.journal import Entry
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 from detector.storage.recovery import Damage
 from detector.storage.store import Bundle, Snapshot, Store
 
@@ -54,12 +56,14 @@ class Committer:
         self.damages: deque[Damage] = deque(maxlen=SHOWN)  # found since the start
         self.stream_time: Callable[[], float] = time.time
         self.sinks: tuple[str, ...] = ()
+        self.routing = Routing()
         self.needs_snapshot = False
         self.filed: Callable[[], None] | None = None  # hears of case files that are durable
         self.given_up: Callable[[StateRefused], None] = lambda _: None  # hears that the state is not ours
         self._latest = time.monotonic()  # snapshot, or start
         self._told, self._committed = told, committed
         self._bundle = Bundle()
+        self._writing: Sequence[Block] = ()  # of the bundle on its way to the disk
         self._heard = 0  # records of the bundle that the sinks have heard of already
         self._known: set[str] = set()  # ids in the bundle
         self._due = asyncio.Event()
@@ -80,7 +84,7 @@ class Committer:
 
     async def add(
         self, entries: Sequence[Entry], events: Sequence[Event], snapshot: Snapshot | None,
-        cases: Sequence[Case] = (), analyzed: Sequence[Key] = (),
+        cases: Sequence[Case] = (), analyzed: Sequence[Key] = (), blocks: Sequence[Block] = (),
     ) -> list[Event]:  # fmt: skip
         """Take what one turn of the pipeline gave; the events that are new."""
         fresh = await self._fresh(events)
@@ -92,10 +96,11 @@ class Committer:
             if entry.source is not None:
                 self.positions[entry.source] = entry.position
         bundle.entries.extend(entries)
-        bundle.records.extend(Record.of(event) for event in fresh)
+        bundle.records.extend(self.routing.address(Record.of(event), self.sinks) for event in fresh)
         self._known.update(event.id for event in fresh)
         bundle.cases.extend(cases)
         bundle.analyzed.extend(analyzed)
+        bundle.blocks.extend(blocks)
         if snapshot is not None:
             bundle.snapshot = dataclasses.replace(snapshot, positions=dict(self.positions))
             self.needs_snapshot = False
@@ -130,11 +135,17 @@ class Committer:
         """While the disk refuses, memory stays bounded: give up the journal, a snapshot will stand for it."""
         bundle = self._bundle
         if self.failing is not None:
+            bundle.shed_blocks(self.settings.journal_max)
             lost = bundle.shed_cases(self.settings.journal_max)
             self.metrics.count("diagnosis_failures_total", lost, kind="", reason="dropped")
         if self.failing is not None and bundle.snapshot is None and bundle.size > self.settings.journal_max:
             bundle.entries.clear()
             bundle.gap = True
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Signals that are not on disk yet."""
+        return [*self._writing, *self._bundle.blocks]
 
     @property
     def snapshot_due(self) -> bool:
@@ -159,9 +170,12 @@ class Committer:
         await self._free.wait()
 
     def delivered(self, sink: str, ids: Sequence[str]) -> None:
-        """These need not be sent again after a restart."""
+        """These need not be sent again after a restart; to be on disk by the next commit."""
         self._bundle.delivered.extend((sink, id) for id in ids)
-        self._due.set()
+
+    def set_aside(self, sink: str, record: Record, tries: int, error: str) -> None:
+        """The sink would not take this one."""
+        self._bundle.set_aside.append(SetAside(sink, record.id, time.time(), tries, error))
 
     # ---------------------------------------------------------------------------------- committing
 
@@ -184,6 +198,7 @@ class Committer:
             if self.refused is not None:
                 return False
             bundle, self._bundle = self._bundle, Bundle(sinks=self.sinks)
+            self._writing = bundle.blocks
             known, self._known = self._known, set()
             heard, self._heard = self._heard, 0
             bundle.sinks = self.sinks
@@ -261,9 +276,11 @@ class Committer:
             bundle.records + newer.records,
             self.sinks,
             bundle.delivered + newer.delivered,
+            bundle.set_aside + newer.set_aside,
             newer.snapshot if newer.snapshot or newer.entries else bundle.snapshot,
             bundle.cases + newer.cases,
             bundle.analyzed + newer.analyzed,
+            bundle.blocks + newer.blocks,
             bundle.gap or newer.gap,
         )
         if bundle.snapshot is not None and self._bundle.snapshot is None:

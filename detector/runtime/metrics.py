@@ -23,7 +23,7 @@ FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 SLOW = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 MAX_LABEL = 128  # characters of a node name in a label
 NODE_STATES = ("learning", "watching", "out_of_range", "suspected", "alarmed", "silent", "stuck")
-OUTCOMES = ("delivered", "failed", "refused")
+OUTCOMES = ("delivered", "failed", "paused", "set_aside")
 SEVERITIES = ("info", "warning", "critical")
 
 
@@ -102,8 +102,10 @@ TABLE = (
     counter("event_clients_dropped_total", "Readers of event streams cut off, by reason.", ("reason",)),
     # sinks
     gauge("outbox_records", "Records that a sink has still to take.", ("sink",)),
+    gauge("outbox_set_aside_records", "Records that a sink would not take, kept for another try.", ("sink",)),
     counter("outbox_dropped_total", "Records given up because an outbox was full.", ("sink",)),
-    counter("deliveries_total", "Records handed to a sink, by outcome.", ("sink", "outcome")),
+    counter("deliveries_total", "Records delivered or set aside; writes that failed or were told to wait.",
+            ("sink", "outcome")),
     gauge("sink_up", "Whether the latest delivery of a sink worked (1) or not (0).", ("sink",)),
     # state
     gauge("state_up", "Whether the state reaches the disk (1) or not (0)."),
@@ -235,6 +237,7 @@ class Metrics:
 
     def add_sink(self, sink: str) -> None:
         self.set("outbox_records", 0, sink=sink)
+        self.set("outbox_set_aside_records", 0, sink=sink)
         self.count("outbox_dropped_total", 0, sink=sink)
         for outcome in OUTCOMES:
             self.count("deliveries_total", 0, sink=sink, outcome=outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ from detector.events.model import Event
 from detector.incidents.case import Case
 from detector.network.network import Network
 from detector.pipeline.pipeline import Pipeline
+from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.discarded import ON_ARRIVAL, Discarded, attribute
 from detector.runtime.ingest_queue import Arrival
@@ -72,6 +73,7 @@ class Outcome:
     entries: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     seconds: float = 0.0
     done: int = 0  # arrivals worked on; fewer than given if interrupted
     discarded: Discarded = field(default_factory=dict)
@@ -121,6 +123,7 @@ class PipelineThread:
     def _adopt(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         pipeline.progress = self._progress
+        pipeline.blocks = pipeline.blocks or []
         self._look()
 
     def _look(self) -> None:
@@ -143,7 +146,7 @@ class PipelineThread:
             self._beat()
             if self.stopping:
                 raise Interrupted("replay of the journal")
-        self._pipeline.cases = []  # those of the journal were stored with it
+        self._pipeline.cases, self._pipeline.blocks = [], []  # those of the journal were stored with it
         self._look()
         return events, count
 
@@ -176,7 +179,7 @@ class PipelineThread:
             at = outcome.done = end
             self.stage = None
             self._beat()
-        outcome.cases = self._cases()
+        outcome.cases, outcome.blocks = self._cases(), self._blocks()
         outcome.seconds = time.monotonic() - begun
         if outcome.done:
             self._look()
@@ -197,7 +200,7 @@ class PipelineThread:
         arguments = {**arguments, "time": time.time() if now is None else now}
         events = self._command(name, arguments)
         self._look()
-        return Outcome([command_entry(name, arguments)], events, self._cases())
+        return Outcome([command_entry(name, arguments)], events, self._cases(), self._blocks())
 
     def set_back(self, to: float) -> Outcome:
         """The clock of the samples was set back to that time; nothing, if some were on time meanwhile."""
@@ -213,11 +216,16 @@ class PipelineThread:
         """The stream has ended."""
         events = self._pipeline.flush()
         self._look()
-        return Outcome([Entry("flush")], events, self._cases())
+        return Outcome([Entry("flush")], events, self._cases(), self._blocks())
 
     def _cases(self) -> list[Case]:
         """Take away the case files that the pipeline has put down."""
         found, self._pipeline.cases = self._pipeline.cases or [], []
+        return found
+
+    def _blocks(self) -> list[Block]:
+        """The same for signals."""
+        found, self._pipeline.blocks = self._pipeline.blocks or [], []
         return found
 
     def snapshot(self) -> Outcome:
@@ -231,12 +239,17 @@ class PipelineThread:
         arrays, meta = self._pipeline.state()
         changed = plan.restored(Snapshot(arrays, meta))
         self.plan = plan
-        changed.cases = self._cases()
+        changed.cases, changed.blocks = self._cases(), self._blocks()
         self._adopt(changed)
 
     def node_view(self, name: str) -> dict[str, Any]:
         view: dict[str, Any] = self._pipeline.node_view(name)
         return view
+
+    def signals(self, names: Sequence[str]) -> list[Block]:
+        """The signals of these nodes that are not stored yet."""
+        index = self._pipeline.network.node_index.index
+        return self._pipeline.signals.under_way([index[name] for name in names if name in index])
 
     def ask(self, question: Callable[[Pipeline], Result]) -> Result:
         """A look inside."""

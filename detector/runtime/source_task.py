@@ -40,6 +40,8 @@ class SourceTask:
         self._idle = IDLE_S if once and source.replayable and not source.ends else None
         self._rng = random.Random()
         self._pending: Any = None  # the newest position to acknowledge
+        self._understood = self._refused = 0  # samples, and refused ones of batches without any
+        self._withheld = 0  # messages after the position that was handed on last
         self._owed = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -119,20 +121,31 @@ class SourceTask:
     async def _hand_over(self, batch: Batch) -> None:
         self.last_batch = time.time()
         self.position = join_position(self.position, batch)
-        self.usefulness.received(batch.received, batch.rejected)
+        self.usefulness.received(batch.received, batch.rejected, self.source.problem)
         self._metrics.count("samples_received_total", batch.received, source=self.name)
         for reason, count in batch.rejected.items():
             self._metrics.count("samples_rejected_total", count, source=self.name, reason=reason)
+        self._understood += len(batch.samples)
         if batch.rejected and not batch.samples:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in batch.rejected.items())
-            log.warning(
-                "source %s: nothing of this can be used: %s; see its decode settings", self.name, reasons,
-                extra={"repeat": f"refused {self.name}"},
-            )  # fmt: skip
+            self._not_understood(batch)
         if self.source.lag is not None:
             self._metrics.set("source_lag_seconds", self.source.lag, source=self.name)
-        if batch.samples or batch.position is not None:
+        if batch.samples:
+            self._withheld = 0
+        if batch.samples or (batch.position is not None and not self._withheld):
             await self._intake.put(self.name, batch)
+
+    def _not_understood(self, batch: Batch) -> None:
+        """Nothing of a batch can be used: its position is not handed on, if it can be read again later."""
+        reasons = ", ".join(f"{count} {reason}" for reason, count in batch.rejected.items())
+        log.warning(
+            "source %s: nothing of this can be used: %s; see its decode settings; the first: %s", self.name,
+            reasons, self.source.problem, extra={"repeat": f"refused {self.name}"},
+        )  # fmt: skip
+        self._refused += sum(batch.rejected.values())
+        self._withheld += batch.received
+        if self._withheld > self.source.withholds:
+            self._withheld = 0
 
     def _up(self) -> None:
         if self.status == "down":
@@ -147,8 +160,15 @@ class SourceTask:
         log.warning("source %s: %s", self.name, error, extra={"repeat": f"source {self.name}"})
 
     def _end(self) -> None:
-        log.info("source %s has ended", self.name)
-        self.status = "ended"
+        if self._refused and not self._understood:
+            self.status = "failed"
+            self.error = (
+                f"not one of {self._refused} samples can be decoded; the first: {self.source.problem}"
+            )
+            log.error("source %s: %s", self.name, self.error)
+        else:
+            log.info("source %s has ended", self.name)
+            self.status = "ended"
         self._metrics.set("source_up", 0, source=self.name)
         self._intake.end(self.name)
         self._ended()

@@ -42,12 +42,12 @@ class Usefulness:
         for kind in KINDS:
             metrics.set("source_useless_ratio", 0.0, source=source, kind=kind)
 
-    def received(self, count: int, rejected: Mapping[str, int]) -> None:
+    def received(self, count: int, rejected: Mapping[str, int], example: str | None = None) -> None:
         """So many came, of which so many could not be decoded, by reason."""
         self._halves[1].received += count
         if rejected:
             self._halves[1].useless["malformed"] += sum(rejected.values())
-            self._example["malformed"] = f"reason {next(iter(rejected))}"
+            self._example["malformed"] = example or f"reason {next(iter(rejected))}"
 
     def discarded(self, reason: str, count: int, example: str) -> None:
         """The stream did not take so many."""

@@ -12,7 +12,7 @@ from detector.settings.alarm import AlarmSettings
 from detector.settings.alignment import AlignSettings
 from detector.settings.base import Group
 from detector.settings.diagnosis import CaseSettings
-from detector.settings.estimator import EstimatorSettings
+from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
 from detector.settings.windows import WindowSettings
@@ -26,6 +26,7 @@ class Settings(Group):
     preprocess: PreprocessSettings = PreprocessSettings()
     windows: WindowSettings = WindowSettings()
     estimator: EstimatorSettings = EstimatorSettings()
+    engine: EngineSettings = EngineSettings()
     alarm: AlarmSettings = AlarmSettings()
     incidents: IncidentSettings = IncidentSettings()
     diagnosis: CaseSettings = CaseSettings()

@@ -1,14 +1,18 @@
-"""The `diagnosis:` group of config.yaml: when case files are taken, how many are kept, the time limit.
+"""The `diagnosis:` group of config.yaml: case files, how many are kept, time limit, other daemons to ask.
 
 Each analyzer has a key of its own in this group; its settings are in its own module (detector.diagnosis).
 """
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import Field, model_validator
 
 from connectors.settings.units import Duration, Size
 from detector.settings.base import Group as Model
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class CaseSettings(Model):
@@ -23,6 +27,38 @@ class CaseSettings(Model):
         "window.",
         ge=1,
     )
+
+
+class ExchangeSettings(Model):
+    """Other daemons that know regimes and footprints or share labels, and the connectors to them: a source
+    and a sink on one topic of a broker, which are set aside for this and bring no samples and take no
+    records."""
+
+    name: Name = Field(description="Name of this daemon among the others.")
+    peers: list[Name] = Field(
+        description="Names of the others; messages of anybody else are ignored.", min_length=1
+    )
+    source: str = Field(
+        description="Name of the source through which messages come: mqtt, kafka, redis, nats."
+    )
+    sink: str = Field(description="Name of the sink through which they go.")
+    timeout: Duration = Field(
+        default=5.0,
+        description="How long to wait for answers; less than diagnosis.time_limit.",
+        gt=0,
+        le=60,
+    )
+    per_minute: int = Field(
+        default=60, description="Questions answered per minute, at most.", ge=1, le=10_000
+    )
+
+    @model_validator(mode="after")
+    def _others(self) -> ExchangeSettings:
+        if self.name in self.peers:
+            raise ValueError(f"peers: {self.name!r} is the name of this daemon")
+        if len(set(self.peers)) < len(self.peers):
+            raise ValueError("peers: a name is given twice")
+        return self
 
 
 class DiagnosisSettings(CaseSettings):
@@ -40,6 +76,9 @@ class DiagnosisSettings(CaseSettings):
         description="CPU time limit of one analyzer for one case file; ten times as much in real time.",
         gt=0,
         le=600,
+    )
+    exchange: ExchangeSettings | None = Field(
+        default=None, description="Other daemons to ask about what is not known here; null: none."
     )
 
     @property

@@ -1,24 +1,34 @@
-"""The `estimator:` group of config.yaml."""
+"""The `estimator:` and `engine:` groups of config.yaml."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
+from connectors.registry import Registry
 from detector.settings.base import Group, setting
-from detector.settings.registries import ENGINES
+from detector.settings.registries import ENGINES, RUNNERS
+
+LEAST_PART = 500  # nodes, below which a part of its own gains nothing
+MOST_PARTS = 8
 
 
-def _known(name: str) -> str:
-    if name not in ENGINES.builtin and name not in ENGINES:  # plug-ins are looked for only if need be
-        raise ValueError(f"must be one of {', '.join(ENGINES)}")
-    return name
+def _one_of(registry: Registry) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in registry.builtin and name not in registry:  # plug-ins are looked for only if need be
+            raise ValueError(f"must be one of {', '.join(registry)}")
+        return name
+
+    return AfterValidator(known)
 
 
-EstimatorName = Annotated[
-    str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(ENGINES.builtin)})
-]
+def _names(registry: Registry) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(registry.builtin)})
+
+
+EstimatorName = Annotated[str, _one_of(ENGINES), _names(ENGINES)]
+RunnerName = Annotated[str, _one_of(RUNNERS), _names(RUNNERS)]
 
 
 class EstimatorSettings(Group):
@@ -68,3 +78,33 @@ class EstimatorSettings(Group):
         applies="relearn",
     )
     sweeps: int = setting(1, "Passes of the solver over the nodes, per tick.", applies="relearn", ge=1)
+
+
+NumberOrAuto = Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"]
+
+
+class EngineSettings(Group):
+    """Where the work of the engine is done. Parts decide what comes out, workers only how fast."""
+
+    type: RunnerName = setting(
+        "inline",
+        "inline: one core; threads: the cores of this machine.",
+        applies="restart",
+    )
+    workers: NumberOrAuto = setting(
+        "auto",
+        "Threads; auto: as many as there are cores.",
+        applies="restart",
+    )
+    parts: NumberOrAuto = setting(
+        "auto",
+        "Parts of the network that are swept independently, reading each other's parameters of one tick ago; "
+        "auto: one when inline, else up to eight with 500 nodes or more each. Cut while learning, kept.",
+        applies="relearn",
+    )
+
+    def n_parts(self, n_nodes: int) -> int:
+        """Into how many parts a network is cut: the same on every machine."""
+        if self.parts != "auto":
+            return min(self.parts, max(n_nodes, 1))
+        return 1 if self.type == "inline" else min(MOST_PARTS, max(n_nodes // LEAST_PART, 1))

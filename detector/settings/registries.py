@@ -21,6 +21,14 @@ ENGINES = Registry(
         "page-hinkley": _RIVER,
     },
 )
+RUNNERS = Registry(
+    "detector.runners",
+    "runner",
+    {
+        "inline": "detector.engines.runners.base:Inline",
+        "threads": "detector.engines.runners.threads:Threads",
+    },
+)
 STEPS = Registry(
     "detector.steps",
     "preprocessing step",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 GROUPS = {"aftermath": "diagnosis"}  # of config.yaml and of the Python interface
 ANALYZERS = {"course": "trend", "explanation": "value_ranges", "verdict": "triage"}
+MOVED = {("diagnosis", "regime", "exchange"): ("diagnosis", "exchange")}  # of config.yaml
 METRICS = {
     "aftermath_cases_total": "diagnosis_cases_total",
     "aftermath_failures_total": "diagnosis_failures_total",

@@ -55,6 +55,12 @@ class StateSettings(Settings):
         description="Largest total size of the records of labelled incidents, and of the labels themselves.",
         ge=2**20,
     )
+    signals_size: Size = Field(
+        default=24 * 2**20,
+        description="Largest total size of the stored signals of nodes, for the pages of nodes and "
+        "incidents; half as much is kept besides of the signals of incidents.",
+        ge=2**20,
+    )
     backup_every: Duration = Field(
         default=6 * 3600.0,
         description="Time between two copies of what was learnt, in the folder backups of the state; one is "
@@ -72,6 +78,18 @@ class StateSettings(Settings):
     )
     outbox_full: Literal["drop_oldest", "drop_newest"] = Field(
         default="drop_oldest", description="Which records a full outbox drops; every drop is counted."
+    )
+    outbox_tries: int = Field(
+        default=8,
+        description="How often a record is tried that a sink does not take while it takes others; then it is "
+        "set aside, and sent again on demand.",
+        ge=1,
+        le=100,
+    )
+    set_aside_size: Size = Field(
+        default=4 * 2**20,
+        description="Largest total size of records set aside per sink; the oldest go, counted as dropped.",
+        ge=65536,
     )
 
     def folder(self) -> Path:
@@ -110,6 +128,29 @@ class ServerTls(WithSecrets):
         return context
 
 
+Role = Literal["view", "operate", "admin"]
+ROLES: tuple[Role, ...] = ("view", "operate", "admin")  # each may do what those before it may
+
+
+class AccessToken(WithSecrets):
+    """A token of one person or program, with a name for the audit trail."""
+
+    name: str = Field(description="Who holds it, as the audit trail shall say.", min_length=1, max_length=100)
+    role: Role = Field(
+        default="view",
+        description="view: look at everything; operate: also accept, clear, label, comment, silence, and "
+        "push samples; admin: also change settings.",
+    )
+    token: Secret = Field(default=None, description="The token, as ${VARIABLE}.")
+    token_file: FilePath | None = Field(default=None, description="File with the token.")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> AccessToken:
+        if (self.token is None) == (self.token_file is None):
+            raise ValueError("give exactly one of token and token_file")
+        return self
+
+
 class HttpSettings(WithSecrets):
     """The listener for metrics, health, the incidents API, the status page and pushed samples."""
 
@@ -118,8 +159,14 @@ class HttpSettings(WithSecrets):
     port: int = Field(
         default=DEFAULT_PORT, description="Port to listen on; 0 takes a free one.", ge=0, le=65535
     )
-    token: Secret = Field(default=None, description="Token that clients must show, as ${VARIABLE}.")
+    token: Secret = Field(
+        default=None,
+        description="Token that clients must show, as ${VARIABLE}; its role is admin, its name is token.",
+    )
     token_file: FilePath | None = Field(default=None, description="File with the token.")
+    tokens: list[AccessToken] = Field(
+        default_factory=list, description="Further tokens, each with a name and a role.", max_length=100
+    )
     tls: ServerTls | None = Field(default=None, description="TLS of the listener.")
     allow_unauthenticated: bool = Field(
         default=False, description="Listen beyond this machine without token or client certificates."
@@ -146,9 +193,13 @@ class HttpSettings(WithSecrets):
     )
 
     @property
+    def wants_token(self) -> bool:
+        return self.token is not None or self.token_file is not None or bool(self.tokens)
+
+    @property
     def authenticated(self) -> bool:
         certificates = self.tls is not None and self.tls.client_ca_file is not None
-        return self.token is not None or self.token_file is not None or certificates
+        return self.wants_token or certificates
 
     @property
     def loopback(self) -> bool:
@@ -163,7 +214,7 @@ class HttpSettings(WithSecrets):
     def _guarded(self) -> HttpSettings:
         if self.enabled and not (self.loopback or self.authenticated or self.allow_unauthenticated):
             raise ValueError(
-                f"listening on {self.host} needs token_file, token or tls.client_ca_file "
+                f"listening on {self.host} needs token_file, token, tokens or tls.client_ca_file "
                 "(or allow_unauthenticated: true)"
             )
         return self

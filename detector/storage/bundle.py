@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from detector.incidents.case import Case
+from detector.pipeline.signal_capture import Block
 from detector.storage.cases import Key
 from detector.storage.journal import Entry
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 from detector.storage.snapshot import Snapshot
 
 
@@ -19,15 +20,24 @@ class Bundle:
     records: list[Record] = field(default_factory=list)
     sinks: tuple[str, ...] = ()  # the records are addressed to these
     delivered: list[tuple[str, str]] = field(default_factory=list)  # (sink, record id) to forget
+    set_aside: list[SetAside] = field(default_factory=list)
     snapshot: Snapshot | None = None  # after all entries
     cases: list[Case] = field(default_factory=list)
     analyzed: list[Key] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)  # signals of nodes
     gap: bool = False  # entries before these were given up: the snapshot stands for them
 
     @property
     def empty(self) -> bool:
         return not (
-            self.entries or self.records or self.delivered or self.snapshot or self.cases or self.analyzed
+            self.entries
+            or self.records
+            or self.delivered
+            or self.set_aside
+            or self.snapshot
+            or self.cases
+            or self.analyzed
+            or self.blocks
         )
 
     @property
@@ -46,3 +56,8 @@ class Bundle:
             lost += 1
         del self.cases[:lost]
         return lost
+
+    def shed_blocks(self, most: int) -> None:
+        """Give up the oldest signals beyond so many bytes."""
+        while sum(block.values.nbytes for block in self.blocks) > most:
+            del self.blocks[0]

@@ -69,8 +69,12 @@ def inspect(folder: Path) -> dict[str, Any]:
                 "bytes": ask("SELECT ifnull(sum(length(meta) + length(body)), 0) FROM case_file"),
             },
             "models": tables.list_models(connection),
-            "outbox": dict(connection.execute("SELECT sink, count(*) FROM outbox GROUP BY sink").fetchall()),
-            "set_aside": ask("SELECT count(*) FROM outbox WHERE since IS NOT NULL"),
+            "outbox": dict(
+                connection.execute(
+                    "SELECT sink, count(*) FROM outbox WHERE since IS NULL GROUP BY sink"
+                ).fetchall()
+            ),
+            "set_aside": records.count_set_aside(connection),
             "damaged_files": files_aside(folder),
             "backups": describe(folder),
         }
@@ -106,6 +110,16 @@ def export(folder: Path) -> Iterator[dict[str, Any]]:
             "SELECT incident, time, body FROM label ORDER BY number"
         ):
             yield {"kind": "label", "incident": incident, "time": moment, "record": msgspec.json.decode(body)}
+
+
+def set_aside(folder: Path) -> list[dict[str, Any]]:
+    """Every record that a sink would not take, oldest first, as `/api/v1/outbox` lists them."""
+    with reading(folder) as connection:
+        return [
+            {"sink": one.sink, "since": one.since, "tries": one.tries, "error": one.error,
+             "record": record.content()}
+            for one, record in records.list_set_aside(connection)
+        ]  # fmt: skip
 
 
 def load_snapshot(folder: Path) -> Snapshot | None:

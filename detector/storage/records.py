@@ -23,6 +23,7 @@ class Record(NamedTuple):
     event: str
     time: float
     body: bytes  # JSON
+    to: tuple[str, ...] | None = None  # the sinks that are to have it; None: all
 
     @classmethod
     def of(cls, event: Event) -> Record:
@@ -59,7 +60,8 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
             continue
         newest = added.lastrowid or newest
         connection.executemany(
-            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)", [(sink, record.id) for sink in sinks]
+            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
+            [(sink, record.id) for sink in (sinks if record.to is None else record.to)],
         )
         if record.event == "incident.labelled" and record.incident is not None:
             connection.execute(
@@ -67,6 +69,14 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
                 (record.incident, record.time, record.checksum(), record.body),
             )
     return newest
+
+
+def address(connection: sqlite3.Connection, record: Record) -> None:
+    """Send a record that is stored already to the sinks that are to have it."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
+        [(sink, record.id) for sink in record.to or ()],
+    )
 
 
 def delivered(connection: sqlite3.Connection, done: Iterable[tuple[str, str]]) -> None:
@@ -112,11 +122,52 @@ def list_set_aside(connection: sqlite3.Connection) -> list[tuple[SetAside, Recor
     return [(one, record) for one, record, crc in found if record.checksum() == crc]
 
 
-def send_again(connection: sqlite3.Connection, chosen: Iterable[tuple[str, str]]) -> None:
-    """What was set aside waits for its sink again, by (sink, id)."""
-    connection.executemany(
-        "UPDATE outbox SET since = NULL, tries = NULL, error = NULL WHERE sink = ? AND id = ?", list(chosen)
+def send_again(connection: sqlite3.Connection, chosen: Iterable[tuple[str, str]]) -> list[Record]:
+    """What was set aside waits for its sink again, by (sink, id); the records, in their order."""
+    numbered = {}
+    for sink, id in chosen:
+        changed = connection.execute(
+            "UPDATE outbox SET since = NULL, tries = NULL, error = NULL "
+            "WHERE sink = ? AND id = ? AND since IS NOT NULL",
+            (sink, id),
+        )
+        if changed.rowcount:
+            row = connection.execute(
+                "SELECT number, id, incident, event, time, body FROM record WHERE id = ?", (id,)
+            ).fetchone()
+            numbered[row[0]] = Record(*row[1:])
+    return [numbered[number] for number in sorted(numbered)]
+
+
+def drop_set_aside(connection: sqlite3.Connection, chosen: Iterable[tuple[str, str]]) -> int:
+    """Forget these, by (sink, id); how many."""
+    return sum(
+        connection.execute(
+            "DELETE FROM outbox WHERE sink = ? AND id = ? AND since IS NOT NULL", pair
+        ).rowcount
+        for pair in chosen
     )
+
+
+def count_set_aside(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many records are set aside, by sink."""
+    return dict(
+        connection.execute(
+            "SELECT sink, count(*) FROM outbox WHERE since IS NOT NULL GROUP BY sink"
+        ).fetchall()
+    )
+
+
+def prune_set_aside(connection: sqlite3.Connection, size: int) -> list[str]:
+    """Give up the oldest that are set aside beyond ``size`` bytes of each sink; the sink of every one."""
+    rows = connection.execute(
+        "SELECT sink, id FROM (SELECT o.sink AS sink, o.id AS id, sum(length(r.body)) OVER "
+        "(PARTITION BY o.sink ORDER BY o.since DESC, r.number DESC) AS total "
+        "FROM outbox o JOIN record r ON r.id = o.id WHERE o.since IS NOT NULL) WHERE total > ?",
+        (size,),
+    ).fetchall()
+    connection.executemany("DELETE FROM outbox WHERE sink = ? AND id = ?", rows)
+    return [sink for sink, _ in rows]
 
 
 def prune(connection: sqlite3.Connection, keep: int, size: int, labelled_size: int) -> None:

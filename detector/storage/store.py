@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from detector.events.model import iso
-from detector.storage import backup, records, recovery, upkeep
+from detector.storage import backup, records, recovery, signals, upkeep
 from detector.storage import cases as tables
 from detector.storage.bundle import Bundle
 from detector.storage.database import (
@@ -36,7 +36,7 @@ from detector.storage.inspect import export, inspect
 from detector.storage.journal import Damaged, Entry, append_entries, reach, read_entries
 from detector.storage.lock import Lock
 from detector.storage.mark import Mark, MarkFile
-from detector.storage.records import Record
+from detector.storage.records import Record, SetAside
 from detector.storage.recovery import Damage
 from detector.storage.snapshot import Snapshot, read_snapshot, write_snapshot
 from detector.storage.upkeep import Bounds
@@ -56,6 +56,8 @@ class Store:
     def __init__(self, folder: Path, bounds: Bounds | None = None) -> None:
         self.folder, self.path, self.bounds = folder, folder / FILE, bounds or Bounds()
         self.lost_cases = 0  # dropped before they were analyzed
+        self.set_aside: dict[str, int] = {}  # records that a sink would not take, by sink
+        self.lost_set_aside: dict[str, int] = {}  # of these, given up beyond their bound
         self.damages: list[Damage] = []  # what was found, for log, counter and records
         self.journal_size = 0  # bytes since the last snapshot
         self.snapshot_time: float | None = None
@@ -160,6 +162,7 @@ class Store:
                 self.snapshot_time = snapshot.created
                 self.snapshot_size = sum(array.nbytes for array in snapshot.arrays.values())
             self.sizes = upkeep.sizes(self.folder, self._connection)
+            self.set_aside = records.count_set_aside(self._connection)
         return snapshot
 
     def _newest(self) -> Snapshot | None:
@@ -220,11 +223,15 @@ class Store:
             seq += len(bundle.entries)
             newest = records.insert(self._connection, bundle.records, bundle.sinks)
             records.delivered(self._connection, bundle.delivered)
+            records.set_aside(self._connection, bundle.set_aside)
             tables.insert_cases(self._connection, bundle.cases)
             tables.mark_analyzed(self._connection, bundle.analyzed)
+            signals.insert_blocks(self._connection, bundle.blocks)
             if bundle.snapshot is not None:
                 self.snapshot_size = write_snapshot(self._connection, seq, bundle.snapshot)
                 self._prune()
+            if bundle.set_aside:
+                self._bound_set_aside()
         self._seq, self._record = seq, max(self._record, newest)
         self.journal_size += bundle.size
         if bundle.snapshot is not None:
@@ -248,6 +255,25 @@ class Store:
         with self._transaction():
             records.delivered(self._connection, done)
 
+    def _bound_set_aside(self) -> None:
+        for sink in records.prune_set_aside(self._connection, self.bounds.set_aside_bytes):
+            self.lost_set_aside[sink] = self.lost_set_aside.get(sink, 0) + 1
+        self.set_aside = records.count_set_aside(self._connection)
+
+    def send_again(self, chosen: Sequence[tuple[str, str]]) -> list[Record]:
+        """What was set aside, by (sink, id), waits again; the records, in their order."""
+        with self._transaction():
+            found = records.send_again(self._connection, chosen)
+            self.set_aside = records.count_set_aside(self._connection)
+        return found
+
+    def drop(self, chosen: Sequence[tuple[str, str]]) -> int:
+        """Forget what was set aside, by (sink, id); how many."""
+        with self._transaction():
+            count = records.drop_set_aside(self._connection, chosen)
+            self.set_aside = records.count_set_aside(self._connection)
+        return count
+
     def probe(self) -> None:
         """Raises if the disk takes nothing: a transaction without change would not touch it."""
         with self._transaction():
@@ -258,9 +284,11 @@ class Store:
         """Forget what was addressed to sinks that no longer exist; how many records that were."""
         with self._transaction():
             marks = ",".join("?" * len(keep))
-            return self._connection.execute(
+            dropped = self._connection.execute(
                 f"DELETE FROM outbox WHERE sink NOT IN ({marks})", list(keep)
             ).rowcount
+            self.set_aside = records.count_set_aside(self._connection)
+        return dropped
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -286,6 +314,10 @@ class Store:
     def pending(self, sink: str) -> list[Record]:
         with translated(self.path):
             return records.pending(self._connection, sink)
+
+    def list_set_aside(self) -> list[tuple[SetAside, Record]]:
+        with translated(self.path):
+            return records.list_set_aside(self._connection)
 
     def incidents(self, limit: int) -> list[Record]:
         """The last record of each incident, newest first."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from detector.settings.diagnosis import DiagnosisSettings
 from detector.settings.service import StateSettings
-from detector.storage import cases, records
+from detector.storage import cases, incident_signals, records, remarks, signals
 from detector.storage.backup import copies
 from detector.storage.database import FILE
 
@@ -24,6 +24,10 @@ PARTS = {
     "labels": "SELECT sum(length(body)) FROM label",
     "cases": "SELECT sum(length(meta) + length(body)) FROM case_file",
     "models": "SELECT sum(length(meta) + length(body)) FROM model",
+    "signals": "SELECT ifnull((SELECT sum(length(body)) FROM node_history), 0) + "
+    "ifnull((SELECT sum(length(body)) FROM incident_signal), 0)",
+    "comments": "SELECT sum(length(body)) FROM comment",
+    "audit": "SELECT sum(length(body)) FROM audit",
 }
 FILES = ("database", "wal", "backups")
 
@@ -38,6 +42,8 @@ class Bounds:
     cases: int = 1000
     case_bytes: int = 12 * 2**20
     labelled_case_bytes: int = 12 * 2**20
+    set_aside_bytes: int = 4 * 2**20  # of each sink
+    signal_bytes: int = 24 * 2**20  # of nodes; and half of it, once more, of incidents
 
     @classmethod
     def of(cls, state: StateSettings, diagnosis: DiagnosisSettings) -> Bounds:
@@ -45,6 +51,7 @@ class Bounds:
         return cls(
             state.history, state.history_size, state.labelled_size,
             diagnosis.keep, diagnosis.keep_size, diagnosis.keep_labelled_size,
+            state.set_aside_size, state.signals_size,
         )  # fmt: skip
 
 
@@ -52,6 +59,10 @@ def prune(connection: sqlite3.Connection, bounds: Bounds) -> int:
     """Forget what is beyond the bounds, oldest first; how many case files nobody had analyzed yet."""
     records.prune(connection, bounds.records, bounds.record_bytes, bounds.labelled_bytes)
     records.prune_labels(connection, bounds.labelled_bytes)
+    incident_signals.keep(connection)
+    incident_signals.prune(connection, bounds.signal_bytes // 2)
+    signals.prune(connection, bounds.signal_bytes)
+    remarks.prune(connection)
     return cases.prune_cases(connection, bounds.cases, bounds.case_bytes, bounds.labelled_case_bytes)
 
 

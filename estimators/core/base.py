@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 
 Samples = Sequence[ArrayLike] | Floats
@@ -67,7 +67,7 @@ class Selection:
         return dict(zip(self.columns, self.rows[k].tolist(), strict=True))
 
 
-class Estimator(ABC):
+class Estimator(Parameters, ABC):
     """Base of all two-sample estimators: how does each node's test window differ from its reference?
 
     For every node v the density q_v of its test window is compared with the density p_v of its reference
@@ -125,9 +125,10 @@ class Estimator(ABC):
         ----------
         ref : ndarray of shape (N, n, d), or sequence of N arrays of shape (n_v, d)
             Reference windows, one per node. Windows may differ in length, and be empty; a vector of
-            length n stands for n points of dimension one.
+            length n stands for n points of dimension one. One array (n, d) or DataFrame is the window of
+            a single node.
         test : ndarray of shape (N, n', d), or sequence of N arrays of shape (n'_v, d)
-            Test windows of the same nodes.
+            Test windows of the same nodes, or one array (n', d) or DataFrame.
         W : Graph, networkx graph, sparse or dense matrix of shape (N, N), optional
             Weights between the nodes, for methods that use a graph.
 
@@ -206,26 +207,6 @@ class Estimator(ABC):
         self._check_fitted()
         return np.maximum(self.scores_, 0.0)  # NaN stays NaN
 
-    def get_params(self) -> dict[str, Any]:
-        """Parameters of the constructor.
-
-        Returns
-        -------
-        dict of str to object
-            ``type(self)(**self.get_params())`` is the same estimator, not fitted.
-        """
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        told = []
-        for name, value in self.get_params().items():
-            default = defaults[name].default
-            same = value is default or (np.ndim(value) == 0 and np.ndim(default) == 0 and value == default)
-            if not same:
-                told.append(f"{name}=<{len(value)} nodes>" if np.ndim(value) else f"{name}={value!r}")
-        return f"{type(self).__name__}({', '.join(told)})"
-
     def _check_fitted(self) -> None:
         if not hasattr(self, "scores_"):
             raise NotFittedError(f"{type(self).__name__}: call fit first")
@@ -237,7 +218,27 @@ class Estimator(ABC):
 
 
 def check_windows(ref: Samples, test: Samples) -> tuple[list[Floats], list[Floats]]:
-    """Both windows of every node as (n_v, d) arrays; errors name window, node and entry."""
+    """Both windows of every node as (n_v, d) arrays; errors name window, node and entry.
+
+    Two arrays (n, d) are one pair of samples, not n nodes.
+    """
+    sides: dict[str, Any] = {"ref": _one_array(ref, "ref"), "test": _one_array(test, "test")}
+    single = [name for name, side in sides.items() if isinstance(side, np.ndarray) and side.ndim < 3]
+    if len(single) == 1:
+        other = "ref" if single == ["test"] else "test"
+        raise ValueError(
+            f"{single[0]}: one sample of shape {sides[single[0]].shape}, but {other} holds a window per "
+            "node; give both as (n, d) arrays, or both as one window per node"
+        )
+    ref, test = sides["ref"], sides["test"]
+    if single:
+        points = [as_points(side, name) for name, side in sides.items()]
+        if points[0].shape[1] != points[1].shape[1]:
+            raise ValueError(
+                f"test: {points[1].shape[1]} columns, but ref has {points[0].shape[1]}: the rows of both are "
+                "points of one space"
+            )
+        ref, test = [points[0]], [points[1]]
     if len(ref) != len(test):
         raise ValueError(f"test: {len(test)} nodes, but ref has {len(ref)}")
     if len(ref) == 0:
@@ -254,6 +255,16 @@ def check_windows(ref: Samples, test: Samples) -> tuple[list[Floats], list[Float
             if not x.size:
                 side[v] = np.empty((0, dim))
     return windows["ref"], windows["test"]
+
+
+def _one_array(side: Any, name: str) -> Any:
+    """Arrays and tables as arrays; sequences of windows stay as they are."""
+    if not hasattr(side, "__array__"):
+        return side
+    try:
+        return np.asarray(side, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected numbers ({error})") from None
 
 
 def check_range(name: str, value: float, low: float, high: float = np.inf, *, open_low: bool = False,

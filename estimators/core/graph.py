@@ -31,6 +31,8 @@ class Graph:
         Their weights.
     degree : ndarray of shape (N,), float64
         d_v = sum_u W_uv.
+    ghosts : int
+        So many rows follow those of the N nodes, of copies of nodes elsewhere (`estimators.core.partition`).
 
     Examples
     --------
@@ -51,17 +53,25 @@ class Graph:
     indices: Nodes
     weights: Floats
     degree: Floats
+    ghosts: int = 0
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes N."""
-        return len(self.degree)
+        return len(self.degree) - self.ghosts
 
     @property
     def mean_degree(self) -> float:
         """Mean weighted degree; 1.0 for a graph without edges, so that it can divide."""
-        mean = float(self.degree.mean()) if len(self.degree) else 0.0
+        n = self.n_nodes
+        mean = float(self.degree[:n].mean()) if n else 0.0
         return mean if mean > 0.0 else 1.0
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean weight of the nodes' links; 1.0 for a graph without edges."""
+        weights = self.weights[: self.indptr[self.n_nodes]]
+        return float(weights.mean()) if len(weights) else 1.0
 
     def matrix(self) -> sp.csr_array:
         """The weights W.

@@ -158,7 +158,8 @@ class Grulsif(Estimator):
         ----------
         ref : ndarray of shape (N, n, d), or sequence of N arrays of shape (n_v, d)
             Reference windows, one per node. Windows may differ in length, and be empty; a vector of
-            length n stands for n points of dimension one.
+            length n stands for n points of dimension one. One array (n, d) or DataFrame is the window of
+            a single node.
         test : ndarray of shape (N, n', d), or sequence of N arrays of shape (n'_v, d)
             Test windows of the same nodes.
         W : Graph, networkx graph, sparse or dense matrix of shape (N, N)
@@ -272,6 +273,8 @@ class Grulsif(Estimator):
         return fitted
 
     def _graph(self, W: Any, n_nodes: int) -> Graph:
+        if W is None and n_nodes == 1:
+            return Graph.empty(1)
         if W is None:
             raise ValueError("W: Grulsif needs the graph over the nodes; Pool is the estimator without one")
         return Graph.of(W, n_nodes)

@@ -114,9 +114,9 @@ class GrulsifByNode(Estimator):
             As ``Grulsif.fit``.
         """
         X, X_ = check_windows(ref, test)
-        if W is None:
+        if W is None and len(X) > 1:
             raise ValueError("W: GrulsifByNode needs the graph over the nodes")
-        graph = Graph.of(W, len(X))
+        graph = Graph.empty(1) if W is None else Graph.of(W, len(X))
         sigma = float(np.median(node_widths(X, self.kernel)))
         grid = [(width * sigma, coupling / len(X), gamma) for width, coupling, gamma in
                 itertools.product(self.widths, self.couplings, self.gammas)]  # fmt: skip

@@ -86,7 +86,8 @@ class NodeWise(Estimator):
         ----------
         ref : ndarray of shape (N, n, d), or sequence of N arrays of shape (n_v, d)
             Reference windows, one per node. Windows may differ in length, and be empty; a vector of
-            length n stands for n points of dimension one.
+            length n stands for n points of dimension one. One array (n, d) or DataFrame is the window of
+            a single node.
         test : ndarray of shape (N, n', d), or sequence of N arrays of shape (n'_v, d)
             Test windows of the same nodes.
         W : object, optional

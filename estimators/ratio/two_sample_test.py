@@ -12,6 +12,7 @@ from estimators.core.base import NotFittedError, Progress, check_range
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.ratio.block_sums import BlockSums, Split
 from estimators.ratio.fourier_pcg import MAX_NODES, fourier_pcg
@@ -34,7 +35,7 @@ TOL = 1e-6  # of the solver: far below the spread of the scores over permutation
 Control = Literal["family", "fdr", "none"]
 
 
-class CollaborativeTwoSampleTest:
+class CollaborativeTwoSampleTest(Parameters):
     """Do two samples differ at the nodes of a graph? Relative ratios as statistic, p-values by permutation.
 
     For each node v the score is the larger of the two Pearson divergences between its samples,

@@ -20,10 +20,11 @@ from scipy.spatial.distance import cdist
 
 from estimators.core.base import NotFittedError, check_range
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 
 
-class Kahm:
+class Kahm(Parameters):
     """Kernel affine hull machine: a smooth surface around the samples of one class, and the distance to it.
 
     A point y is sent to A(y) = sum_i h^i(P y) y^i / sum_i h^i(P y) (Eq. 69), an affine combination of the

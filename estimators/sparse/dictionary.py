@@ -14,6 +14,7 @@ from estimators.core.atoms import Atoms
 from estimators.core.base import check_range
 from estimators.core.dictionary import coherent_subset
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.sparse.dual import Tube, solve_relative
 from estimators.sparse.grid import MultiScaleGrid
@@ -28,7 +29,7 @@ COVER_COHERENCE = 0.1
 CANDIDATE_COHERENCE = 0.9  # of the places, from three dimensions on: that of a dictionary of one width
 
 
-class SparseDictionary:
+class SparseDictionary(Parameters):
     """Few atoms of different widths for a cloud of values.
 
     Parameters

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimators.core.base import NotFittedError, check_range
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.sparse.dual import DualSolution, Margin, solve_dual, solve_relative
 from estimators.sparse.grid import MultiScaleGrid
@@ -26,7 +27,7 @@ CRITICAL = 1e-6  # of the largest multiplier: projection makes exact zeros once 
 UNKNOWN = ""  # the class of a point where no class has more votes, or no model says anything
 
 
-class SparseMarginClassifier:
+class SparseMarginClassifier(Parameters):
     """Two classes, +1 and -1; ``predict`` gives 0 where the model is silent (f = 0).
 
     One class only is not an error: a site may have seen nothing else, and its critical samples still count.
@@ -159,7 +160,7 @@ class SparseMarginClassifier:
         return np.sign(self.decision_function(X))
 
 
-class PairwiseClassifier:
+class PairwiseClassifier(Parameters):
     """Any number of named classes, one against one, by votes (Sec. 2.4.3).
 
     With one class alone, that class is learnt against nothing, and every point it reaches is said to be of

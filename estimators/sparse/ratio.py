@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from estimators.core.base import check_range
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.sparse.dual import DualSolution, Quadratic, solve_dual
 from estimators.sparse.grid import MultiScaleGrid
@@ -35,7 +36,7 @@ class Component:
     after: float  # the same of the test window
 
 
-class SparseRatioExplainer:
+class SparseRatioExplainer(Parameters):
     """Where, and at which scale, two windows differ.
 
     Parameters

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from estimators.core.atoms import Atoms
 from estimators.core.base import NotFittedError, check_range
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.sparse.dual import DualSolution, Tube, solve_dual, solve_relative
 from estimators.sparse.grid import MultiScaleGrid
@@ -27,7 +28,7 @@ FAR = 100.0  # spreads; a capped reading pulls no harder from further away, but 
 NOISE = 3.0  # deviations of the noise within the default tolerance
 
 
-class SparseMultiScaleRegressor:
+class SparseMultiScaleRegressor(Parameters):
     """A signal as few Gaussians of different widths: f(x) = sum_l coef_l k(x, z_l; w_l).
 
     Parameters
@@ -77,6 +78,7 @@ class SparseMultiScaleRegressor:
     """
 
     atoms_: Atoms
+    _estimator_type = "regressor"
     coef_: Floats
     multipliers_: Floats
     slack_: Floats

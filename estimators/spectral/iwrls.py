@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +12,7 @@ from estimators.core.features import Affine, Features, WithConstant
 from estimators.core.kernels import as_points
 from estimators.core.types import Floats
 from estimators.spectral.aggregation import convex, folds_of
-from estimators.spectral.filters import Spectrum
+from estimators.spectral.filters import Filter, Spectrum
 from estimators.spectral.model import SpectralModel
 
 # The squared error of a regression is milder than the loss of a ratio: lambda may go further down.
@@ -102,8 +103,11 @@ class Iwrls(SpectralModel):
     50
     """
 
-    def __init__(self, *, linear: bool = False, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, *, linear: bool = False, scheme: str | Filter = "iterated", order: int | None = None,
+                 lams: Sequence[float] | None = None, sigma: float | None = None, kernel: str = "gaussian",
+                 folds: int = 5, seed: int = 0, mu: float = 0.9, budget: int = 256) -> None:  # fmt: skip
+        super().__init__(scheme=scheme, order=order, lams=lams, sigma=sigma, kernel=kernel, folds=folds,
+                         seed=seed, mu=mu, budget=budget)  # fmt: skip
         self.linear = linear
 
     def fit(self, x: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Self:

@@ -12,13 +12,14 @@ from estimators.core.base import NotFittedError, Selection, check_range
 from estimators.core.dictionary import Dictionary, coherent_subset
 from estimators.core.features import Features, Nystroem, WithConstant
 from estimators.core.kernels import kernel_named, median_distance
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.spectral.filters import Filter, scheme_named
 
 WIDTHS = (0.3, 0.6, 1.0, 1.7, 3.0)  # in median distances
 
 
-class SpectralModel:
+class SpectralModel(Parameters):
     """A function psi(x)'theta whose theta is a mean of the solutions g_lambda(A) b of all lambda.
 
     Parameters

@@ -58,20 +58,37 @@ class GraphStatistics:
         self.graph, self.gain, self.inside_gain = graph, gain, inside_gain
         n = graph.n_nodes
         # The node itself weighs as much as one average link, whatever the unit of the weights.
-        self.self_weight = float(graph.weights.mean()) if len(graph.weights) else 1.0
-        self.values = np.full((N_LEVELS, n, n_scales), np.nan)
+        self.self_weight = graph.mean_weight
+        wide = n + graph.ghosts
+        self._values = np.full((N_LEVELS, wide, n_scales), np.nan)
         self.level = np.full((N_LEVELS, n), np.nan)
         self.node = np.full(n, np.nan)
         self.inside = np.full(n, np.nan)
         self.event = np.full(n, np.nan)
-        self.muted: Bools = np.zeros(n, np.bool_)
-        self._beside: Bools = np.zeros(n, np.bool_)  # neighbours of muted nodes
-        self._clipped, self._two_steps = np.full((2, n, n_scales), np.nan)
+        self.muted: Bools = np.zeros(wide, np.bool_)
+        self._beside: Bools = np.zeros(wide, np.bool_)  # neighbours of muted nodes
+        # What walks start from, of BACKED and of NEAR, and what the last step of WIDE starts from.
+        self._backed_from, self._near_from, self._two_steps = np.full((3, wide, n_scales), np.nan)
         self._everyone: Nodes = np.arange(n, dtype=np.int32)
 
-    def update(self, scores: Floats, exposure: Floats, quiet: NullMoments, rows: Nodes | None = None) -> None:
-        """Bring ``node`` and ``event`` up to date after the scores of ``rows`` (all by default) moved."""
-        moved = self.pool(scores, exposure, quiet.score_mean, quiet.score_spread, rows)
+    @property
+    def values(self) -> Floats:
+        """(5, N, S) of each level, before it is standardised again."""
+        return self._values[:, : self.graph.n_nodes]
+
+    def update(
+        self,
+        scores: Floats,
+        exposure: Floats,
+        quiet: NullMoments,
+        rows: Nodes | None = None,
+        part: Nodes | None = None,
+    ) -> None:
+        """Bring ``node`` and ``event`` up to date after the scores of ``rows`` (all by default) moved.
+
+        ``part``: only nodes of this part, which holds all the ``rows``, are touched; None: any.
+        """
+        moved = self.pool(scores, exposure, quiet.score_mean, quiet.score_spread, rows, part)
         for k in range(N_LEVELS):
             _levels.largest(
                 moved, self.values[k], quiet.mean[k], quiet.spread[k], quiet.skew[k], self.level[k]
@@ -86,54 +103,85 @@ class GraphStatistics:
         self.inside[moved] = np.maximum(node, np.minimum(level[NEAR], self.inside_gain * sure))
 
     def pool(
-        self, scores: Floats, exposure: Floats, mean: Floats, spread: Floats, rows: Nodes | None = None
+        self,
+        scores: Floats,
+        exposure: Floats,
+        mean: Floats,
+        spread: Floats,
+        rows: Nodes | None = None,
+        part: Nodes | None = None,
     ) -> Nodes:
         """Standardise the scores of ``rows`` and walk on from there; returns all rows that moved."""
-        rows = self._everyone if rows is None else rows
-        values, clipped = self.values, self._clipped
+        part = self._everyone if part is None else part
+        rows = part if rows is None else rows
+        values = self._values
         excess, spread = scores[rows] - mean[rows], spread[rows]
         values[OWN, rows] = excess / spread
         values[SURE, rows] = excess / np.sqrt(spread * spread + LEAK * exposure[rows])
-        near = self.around(rows)
-        second = self.around(near)  # a step at `near` reads from here
-        clipped[second] = np.minimum(values[SURE, second], CLIP_NODE)
-        self._mute(second)
-        self._walk(near, clipped, values[BACKED])
-        clipped[second] = np.minimum(values[OWN, second], CLIP_EVENT)
-        self._mute(second)
-        self._walk(near, clipped, values[NEAR])
+        near = self.around(rows, part)
+        second = self.around(near, part)  # a step at `near` reads from here
+        self._backed_from[second] = np.minimum(values[SURE, second], CLIP_NODE)
+        self._mute(second, self._backed_from)
+        self._walk(near, self._backed_from, values[BACKED])
+        self._near_from[second] = np.minimum(values[OWN, second], CLIP_EVENT)
+        self._mute(second, self._near_from)
+        self._walk(near, self._near_from, values[NEAR])
         self._walk(second, values[NEAR], self._two_steps)
-        third = self.around(second)
+        third = self.around(second, part)
         self._walk(third, self._two_steps, values[WIDE])
         return third
+
+    @property
+    def occupied(self) -> Bools:
+        """Muted nodes and their neighbours."""
+        return np.asarray(self.muted | self._beside)[: self.graph.n_nodes]
 
     def mute(self, nodes: Sequence[int], muted: bool) -> Nodes:
         """Let ``nodes`` speak for themselves only, or again for their neighbours; the rows this concerns."""
         self.muted[list(nodes)] = muted
+        self._find_beside()
+        return self.around(np.array(sorted(nodes), np.int32))
+
+    def _find_beside(self) -> None:
         everyone = np.flatnonzero(self.muted).astype(np.int32)
         self._beside[:] = False
         if len(everyone):
             _levels.mark(everyone, self.graph.indptr, self.graph.indices, self._beside.view(np.uint8))
             self._beside &= ~self.muted
-        return self.around(np.array(sorted(nodes), np.int32))
 
-    def _mute(self, rows: Nodes) -> None:
+    def _mute(self, rows: Nodes, source: Floats) -> None:
         if self._beside.any() or self.muted.any():
             beside = rows[self._beside[rows]]
-            self._clipped[beside] = np.minimum(self.values[SURE, beside], CLIP_NODE)
+            source[beside] = np.minimum(self._values[SURE, beside], CLIP_NODE)
             quiet = rows[self.muted[rows]]
-            self._clipped[quiet] = np.minimum(self._clipped[quiet], 0.0)
+            source[quiet] = np.minimum(source[quiet], 0.0)
+
+    def told(self, nodes: Nodes) -> Floats:
+        """What walks read of ``nodes`` (k, 4 S + 1): four levels on their way, and whether muted."""
+        values = (self._backed_from, self._near_from, self._values[NEAR], self._two_steps)
+        return np.column_stack([*(value[nodes] for value in values), self.muted[nodes]])
+
+    def hear(self, ghosts: Nodes, told: Floats) -> None:
+        """What was `told` of the nodes of which ``ghosts`` are copies."""
+        at, S = self.graph.n_nodes + ghosts, self._two_steps.shape[1]
+        targets = (self._backed_from, self._near_from, self._values[NEAR], self._two_steps)
+        for k, target in enumerate(targets):
+            target[at] = told[:, k * S : (k + 1) * S]
+        muted = told[:, -1] > 0.0
+        if (self.muted[at] != muted).any():
+            self.muted[at] = muted
+            self._find_beside()
 
     def _walk(self, rows: Nodes, source: Floats, target: Floats) -> None:
         g = self.graph
         _levels.walk(rows, g.indptr, g.indices, g.weights, self.self_weight, source, target)
 
-    def around(self, rows: Nodes) -> Nodes:
-        """``rows`` and their neighbours."""
-        g = self.graph
-        if 4 * len(rows) >= g.n_nodes:
-            return self._everyone
-        near = np.zeros(g.n_nodes, np.bool_)
+    def around(self, rows: Nodes, part: Nodes | None = None) -> Nodes:
+        """``rows``, which may be ghosts (from N on), and their neighbours: nodes of the ``part`` only."""
+        g, part = self.graph, self._everyone if part is None else part
+        if 4 * len(rows) >= len(part):
+            return part
+        near = np.zeros(g.n_nodes + g.ghosts, np.bool_)
         near[rows] = True
         _levels.mark(rows, g.indptr, g.indices, near.view(np.uint8))
-        return np.flatnonzero(near).astype(np.int32)
+        return part[near[part]]

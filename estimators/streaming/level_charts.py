@@ -79,19 +79,20 @@ class LevelCharts:
         n, dim = graph.n_nodes, sum(views)
         self.graph, self.views = graph, tuple(views)
         self.view = np.repeat(np.arange(len(views)), views).astype(np.int32)
-        self.self_weight = float(graph.weights.mean()) if len(graph.weights) else 1.0
+        self.self_weight = graph.mean_weight
         self.least = min(test, reference)
         self.test = np.zeros((n, test, dim), np.int32)
         self.ref = np.zeros((n, reference, dim), np.int32)
         self.test_head, self.test_count, self.ref_head, self.ref_count = np.zeros((4, n), np.int32)
         self.test_sum, self.ref_sum = np.zeros((2, n, dim), np.int64)
-        self.held, self._nobody = np.zeros((2, n), np.uint8)
+        self.held, self._nobody = np.zeros((2, n + graph.ghosts), np.uint8)
         self.fixed = fixed
         self.held[:] = FILLS if fixed else FOLLOWS
         self.mutes = not fixed  # nodes of incidents say nothing about their neighbours
-        self.difference, self.z, self.apart = np.full((3, n, dim), np.nan)
+        self.difference, self.apart = np.full((2, n, dim), np.nan)
+        self.z = np.full((n + graph.ghosts, dim), np.nan)
         self.values = np.full((2, n, len(views)), np.nan)
-        self._own = np.full((n, len(views)), np.nan)
+        self._own = np.full((n + graph.ghosts, len(views)), np.nan)
         self.energy = np.zeros(n)
         self._everyone: Nodes = np.arange(n, dtype=np.int32)
 
@@ -168,6 +169,19 @@ class LevelCharts:
         """Freeze the reference of ``nodes``, or let it follow again; where it is fixed, fill."""
         self.held[nodes] = STAYS if held else FILLS if self.fixed else FOLLOWS
 
+    def told(self, nodes: Nodes) -> Floats:
+        """What ``nodes`` say to their neighbours (k, D): their standardised differences; NaN: nothing."""
+        z = self.z[nodes]
+        if self.mutes:
+            z[self.held[nodes] > 0] = np.nan
+        return z
+
+    def hear(self, ghosts: Nodes, z: Floats) -> None:
+        """What the nodes of which ``ghosts`` are copies told."""
+        at = np.asarray(self.graph.n_nodes + ghosts, np.int32)
+        self.z[at] = z
+        _level_charts.squares(at, self.view, self.z, self._own)
+
     def forget(self, v: int) -> None:
         """What is in the test window of v was a fault that is over; the reference stays."""
         self.test_head[v] = self.test_count[v] = 0
@@ -218,7 +232,10 @@ class LevelCharts:
         """Arrays for `restore`; sums follow from them."""
         names = ("test", "test_head", "test_count", "ref", "ref_head", "ref_count", "held")
         # The weight follows from the graph, and must not move with nodes that come or go.
-        return {name: getattr(self, name).copy() for name in names} | {"weight": np.array(self.self_weight)}
+        n = self.graph.n_nodes
+        return {name: getattr(self, name)[:n].copy() for name in names} | {
+            "weight": np.array(self.self_weight)
+        }
 
     def restore(self, arrays: dict[str, NDArray[Any]], rows: NDArray[np.intp]) -> None:
         """Continue from `state`; ``rows`` says which of the old nodes each node was, -1 for a new one."""

@@ -58,8 +58,16 @@ class Return:
 
     @property
     def back(self) -> NDArray[np.bool_]:
-        """Nearer to before than to changed, beyond doubt."""
-        return np.asarray(self.place + SURE * self.error < 0.5)
+        """Nearer to before than to changed, beyond doubt: by itself, or together with those that may be.
+
+        A weak change of a few samples is no yardstick in one node; in all nodes of an event together it is.
+        """
+        alone = self.place + SURE * self.error < 0.5
+        perhaps = self.place - SURE * self.error <= 0.5
+        if not perhaps.any():
+            return np.asarray(alone)
+        place, error = Return(self.place[perhaps], self.error[perhaps]).pooled()
+        return np.asarray(alone | ((self.place < 0.5) & (place + SURE * error < 0.5)))
 
     def pooled(self) -> tuple[float, float]:
         """Place and error of all nodes together, each by its precision."""

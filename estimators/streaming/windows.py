@@ -76,12 +76,11 @@ class WindowBank:
         self.G = np.zeros((n, scales + 1, r, r), np.int32)  # of unit^2
         self.m = np.zeros((n, scales + 1, r), np.int32)  # of unit
         self.P = np.zeros((n, r, r))
-        self.theta = np.zeros((n, scales, r))
+        self.theta = np.zeros((n + graph.ghosts, scales, r))  # of ghosts: whatever was put there last
         self.scores = np.full((n, scales), np.nan)  # NaN: no decision, never "no change"
         self.exposure = np.full((n, scales), np.nan)  # variance that the neighbours alone give a score
         self.held = np.zeros(n, np.uint8)
         self.silent = np.zeros(n, np.uint8)
-        self._work, self._counts = np.zeros((scales + 4 + r) * r), np.zeros(2 * r, np.int32)
         # A move adds at most ||psi||^2/n to the largest eigenvalue of H; the step must stay safe in between.
         self._every = max(1, reference // REFACTOR)
         most = (1.0 + 0.5 * np.sqrt(r) * self.unit) ** 2  # ||psi||^2 after rounding
@@ -119,14 +118,15 @@ class WindowBank:
     def _advance(self, nodes: Nodes, sample: Nodes, z: NDArray[Any], sweeps: int) -> None:
         z = np.ascontiguousarray(z, dtype=np.float32)
         psi = self._rounded(self.features(z)) if len(z) else self.test_psi[0, :0]
-        g = self.graph
+        g, r = self.graph, self.G.shape[2]
+        work, counts = np.zeros((len(self.lengths) + 4 + r) * r), np.zeros(2 * r, np.int32)  # one per thread
         _windows.advance(
             nodes, sample, psi, z, self.unit, self.lengths,
             self.ref_psi, self.ref_z, self.ref_head, self.ref_count,
             self.test_psi, self.test_z, self.test_head, self.test_count, self.moves, self._every,
             self.G, self.m, self.held, self.silent, self.P, self.theta,
             g.indptr, g.indices, g.weights, g.degree, self.alpha, self.coupling, self.ridge, self._slack,
-            sweeps, self.scores, self.exposure, self._work, self._counts,
+            sweeps, self.scores, self.exposure, work, counts,
         )  # fmt: skip
 
     def residual(self, most: int = 32) -> float:
@@ -268,7 +268,7 @@ class WindowBank:
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that `restore` needs; blocks are factorised here too, so that both go on alike."""
         self._factor(self._everyone)
-        return {name: getattr(self, name).copy() for name in self._STATE}
+        return {name: getattr(self, name)[: self.n_nodes].copy() for name in self._STATE}
 
     def restore(self, arrays: dict[str, NDArray[Any]], rows: NDArray[np.intp] | None = None) -> None:
         """Continue from `state`; ``rows`` (N,) says which old node each node was, -1 for a new one."""

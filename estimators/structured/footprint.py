@@ -16,28 +16,23 @@ from numpy.typing import ArrayLike, NDArray
 from estimators.core.base import NotFittedError, check_range
 from estimators.core.graph import Graph
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.structured.edges import fit_edges, learnt_coupling
 from estimators.structured.egonet import RADII, ego_features
+from estimators.structured.footprint_losses import FootprintCosts, FootprintFOne
 from estimators.structured.kernel import PartKernel
-from estimators.structured.labelling import (
-    UNKNOWN,
-    Coupling,
-    Labels,
-    expected_cost,
-    many_types,
-    miss_cost,
-    objective,
-    one_type,
-)
+from estimators.structured.labelling import Coupling, Labels, miss_cost
 from estimators.structured.locality import intra_locality
 from estimators.structured.parts import LabelledEvent, LeftOut, Parts
 from estimators.structured.ridge import LAMBDAS, PartRidge
 
 STATE_VERSION = 1
+LOSSES = ("costs", "f1")
+LARGEST = 300  # nodes of an event whose number is told apart under F1
 _PARTS_FOR_Q = 2000
 _PARAMETERS = ("n_classes", "radius", "sigma", "lam", "m_max", "centres", "one_type", "edge_weight",
-               "identity", "abstain", "min_events", "seed")  # fmt: skip
+               "identity", "abstain", "min_events", "seed", "loss")  # fmt: skip
 
 
 class TooFewEventsError(ValueError):
@@ -95,7 +90,7 @@ class Footprint:
         return shown
 
 
-class FootprintPredictor:
+class FootprintPredictor(Parameters):
     """Predict the label of every node from the signals of all nodes and the graph.
 
     Localized structured prediction with ego-networks for parts, learnt from labelled events: what was learnt
@@ -127,9 +122,15 @@ class FootprintPredictor:
         Fewer labelled events are refused.
     seed : int, default=0
         Of all draws.
+    loss : {"costs", "f1"}, default="costs"
+        What the labels shall be best for: the costs of single nodes, or F1 of the set of affected ones, which
+        weighs a missed node against the size of the event. ``cost``, ``abstain`` and ``edge_weight`` belong
+        to the first.
 
     Attributes
     ----------
+    loss_ : FootprintCosts or FootprintFOne
+        The loss by parts (Eq. 5): how labels are embedded, and the cheapest output for their expectation.
     ridge_ : PartRidge
         The regression on parts.
     edge_ridge_ : PartRidge or None
@@ -165,6 +166,7 @@ class FootprintPredictor:
     array([7, 8, 9])
     """
 
+    loss_: FootprintCosts | FootprintFOne
     mean_: Floats  # (D,) of the descriptors learnt from
     spread_: Floats
     ridge_: PartRidge
@@ -177,7 +179,7 @@ class FootprintPredictor:
                  lam: float | None = None, m_max: int = 1500, centres: int | None = None,
                  cost: ArrayLike | None = None, one_type: bool = True, edge_weight: float = 0.0,
                  identity: float = 0.0, abstain: float | None = None, min_events: int = 5,
-                 seed: int = 0) -> None:  # fmt: skip
+                 seed: int = 0, loss: str = "costs") -> None:  # fmt: skip
         check_range("n_classes", n_classes, 2)
         check_range("m_max", m_max, 2)
         check_range("edge_weight", edge_weight, 0.0, 1.0, open_high=True)
@@ -199,7 +201,11 @@ class FootprintPredictor:
             edge_weight,
             identity,
         )
-        self.abstain, self.min_events, self.seed = abstain, min_events, seed
+        self.abstain, self.min_events, self.seed, self.loss = abstain, min_events, seed, loss
+        if loss not in LOSSES:
+            raise ValueError(f"loss: unknown name {loss!r}; known: {', '.join(LOSSES)}")
+        if loss == "f1" and (cost is not None or abstain is not None or edge_weight):
+            raise ValueError("loss: f1 has no cost, abstain or edge_weight: these belong to the loss costs")
 
     def fit(self, events: Sequence[LabelledEvent]) -> Self:
         """Learn from labelled events, confirmed false alarms among them.
@@ -222,7 +228,9 @@ class FootprintPredictor:
         n = len({event.event_id for event in events})
         if n < self.min_events:
             raise TooFewEventsError(f"events: {n} labelled, but at least {self.min_events} are needed")
-        parts = Parts.of(events, self.n_classes, self.radius).thinned(self.m_max, self.seed)
+        whole = Parts.of(events, self.n_classes, self.radius)
+        self.loss_ = self._loss(2 * int(whole.members.max(initial=1)))
+        parts = whole.thinned(self.m_max, self.seed)
         seen = parts.H.sum(axis=0)
         if seen[0] == 0.0 or seen[1:].sum() == 0.0:
             told = "no node is affected" if seen[0] else "all nodes are affected"
@@ -230,7 +238,8 @@ class FootprintPredictor:
         self.mean_, spread = parts.F.mean(axis=0), parts.F.std(axis=0)
         self.spread_ = np.where(spread > 1e-9 * (1.0 + np.abs(self.mean_)), spread, 1.0)
         x, choice = self._standard(parts.F), self._choice()
-        self.ridge_ = PartRidge.select(x, parts.H, parts.groups, nodes=parts.ids, identity=self.identity,
+        phi = self.loss_.rows(parts.H, parts.members)
+        self.ridge_ = PartRidge.select(x, phi, parts.groups, nodes=parts.ids, identity=self.identity,
                                        seed=self.seed, **choice)  # fmt: skip
         self.edge_ridge_ = None
         if self.edge_weight:
@@ -279,10 +288,40 @@ class FootprintPredictor:
         coupling = Coupling.none()
         if self.edge_ridge_ is not None:
             coupling = learnt_coupling(self.edge_ridge_, x, graph, rows, self.edge_weight)
-        z, least = self._labels(g, coupling)
+        z, least = self.loss_.cheapest(g, coupling)
+        g = g[:, : self.n_classes]
         kinds = np.bincount(z[z > 0], minlength=self.n_classes)
         event_type, n = int(kinds.argmax()) if kinds.any() else 0, graph.n_nodes
         return Footprint(_among(z, rows, n), event_type, _among(g, rows, n), _among(support, rows, n), least)
+
+    def scores(self, parts: ArrayLike) -> tuple[Floats, Floats]:
+        """Scores of parts described elsewhere, in a network that this predictor has not seen.
+
+        Parameters
+        ----------
+        parts : array_like of shape (n, D)
+            As `ego_features` makes them with the radius of this predictor.
+
+        Returns
+        -------
+        g : ndarray of shape (n, T), float64
+            Of the classes, as ``Footprint.g``.
+        support : ndarray of shape (n,), float64
+            1 among the parts learnt from, 0 far from all.
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` was not called.
+        ValueError
+            If the descriptors have another length than those learnt from.
+        """
+        self._check_fitted()
+        F = as_points(parts, "parts")
+        if F.shape[1] != len(self.mean_):
+            raise ValueError(f"parts: {F.shape[1]} features, but {len(self.mean_)} were learnt")
+        g, support = self.ridge_.embed(self._standard(F))
+        return g[:, : self.n_classes], support
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What was learnt, as plain values and arrays.
@@ -298,6 +337,8 @@ class FootprintPredictor:
         ridge, arrays = self.ridge_.state()
         meta = {"version": STATE_VERSION, "parameters": own, "cost": self.cost.tolist(), "ridge": ridge,
                 "n_events": self.n_events_, "locality": self.locality_}  # fmt: skip
+        if isinstance(self.loss_, FootprintFOne):
+            meta["largest"] = self.loss_.largest
         arrays = {f"ridge_{name}": array for name, array in arrays.items()}
         arrays |= {"mean": self.mean_, "spread": self.spread_}
         if self.edge_ridge_ is not None:
@@ -326,7 +367,10 @@ class FootprintPredictor:
         if meta.get("version") != STATE_VERSION:
             raise ValueError(f"version: {meta.get('version')!r}, but this program reads {STATE_VERSION}")
         try:
-            model = cls(**{name: meta["parameters"][name] for name in _PARAMETERS}, cost=meta["cost"])
+            given = {"loss": "costs", **meta["parameters"]}
+            cost = meta["cost"] if given["loss"] == "costs" else None
+            model = cls(**{name: given[name] for name in _PARAMETERS}, cost=cost)
+            model.loss_ = model._loss(int(meta.get("largest", 1)))
             model.mean_, model.spread_ = (as_points(arrays[k], k)[:, 0] for k in ("mean", "spread"))
             model.ridge_ = PartRidge.of_state(meta["ridge"], _named(arrays, "ridge_"))
             model.edge_ridge_ = None
@@ -336,7 +380,7 @@ class FootprintPredictor:
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a predictor: {error!r}") from None
         if not len(model.mean_) == len(model.spread_) == model.ridge_.parts_.shape[1] or (
-                model.ridge_.B_.shape[1] != model.n_classes + 1):  # fmt: skip
+                model.ridge_.B_.shape[1] != model.loss_.columns + 1):  # fmt: skip
             raise ValueError("not a predictor: its arrays do not fit together")
         return model
 
@@ -352,22 +396,15 @@ class FootprintPredictor:
         return {"sigmas": None if self.sigma is None else [self.sigma],
                 "lams": LAMBDAS if self.lam is None else [self.lam], "centres": self.centres}  # fmt: skip
 
-    def _labels(self, g: Floats, coupling: Coupling) -> tuple[Labels, float]:
-        """Labels (n,) at the least F, and F."""
-        U = expected_cost(g, self.cost)
-        if self.abstain is not None:
-            U = np.minimum(U, self.abstain)  # what costs more than "unknown" is not said
-        pi = (1.0 - self.edge_weight if len(coupling.beta) else 1.0) / max(len(U), 1)
-        z = (one_type if self.one_type else many_types)(pi * U, coupling)
-        least = objective(z, pi * U, coupling)
-        if self.abstain is not None:
-            z = np.where(U[np.arange(len(z)), z] >= self.abstain, UNKNOWN, z)
-        return z, least
+    def _loss(self, largest: int) -> FootprintCosts | FootprintFOne:
+        if self.loss == "f1":
+            return FootprintFOne(self.n_classes, min(largest, LARGEST), self.one_type)
+        return FootprintCosts(self.n_classes, self.cost, self.one_type, self.abstain, self.edge_weight)
 
     def _without(self, parts: Parts, i: int) -> LeftOut:
         rows = np.flatnonzero(parts.event == i)
         g, support = (estimate[rows] for estimate in self.ridge_.left_out_)
-        z, _ = self._labels(g, Coupling.none())
+        z, _ = self.loss_.cheapest(g, Coupling.none())
         return LeftOut(parts.names[i], parts.node[rows], z, support, parts.H[rows])
 
     def _locality(self, parts: Parts) -> dict[str, float]:

@@ -11,13 +11,14 @@ from scipy.linalg import cho_factor, cho_solve
 
 from estimators.core.base import NotFittedError, check_range
 from estimators.core.kernels import as_points, gaussian, median_distance
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.structured.part_losses import PartLoss
 
 LEAST_RIDGE = 1e-8
 
 
-class LocalizedPredictor:
+class LocalizedPredictor(Parameters):
     """From inputs with parts to outputs with parts, under any loss by parts (Eq. 5, 6 and 9).
 
         f(x) = argmin_z sum_p pi_p sum_j alpha_j(x, p) L(z_p, eta_j),   alpha(x, p) = (K + m lam I)^-1 v(x, p)

@@ -72,12 +72,13 @@ class Parts:
     event: NDArray[np.int64]  # (m,) number of the snapshot
     node: NDArray[np.int64]  # (m,) number of the node in its graph
     ids: Ids  # (m,) what the node is called in all graphs
+    members: NDArray[np.int64]  # (m,) how many parts of its snapshot are affected
     names: tuple[str, ...]  # event_id of every snapshot
 
     @classmethod
     def of(cls, events: Sequence[LabelledEvent], n_classes: int, radius: int) -> Self:
         """Every part once; errors name the event."""
-        F, H, event, node, ids = [], [], [], [], []
+        F, H, event, node, ids, members = [], [], [], [], [], []
         for i, given in enumerate(events):
             where = f"event {given.event_id!r}"
             try:
@@ -95,10 +96,12 @@ class Parts:
                 )
             event.append(np.full(len(rows), i))
             node.append(rows)
+            members.append(np.full(len(rows), round(float((1.0 - H[-1][:, 0]).sum()))))
         if not sum(map(len, F)):
             raise ValueError("events: no node has a label")
         return cls(np.concatenate(F), np.concatenate(H), np.concatenate(event), np.concatenate(node),
-                   np.concatenate(ids), tuple(given.event_id for given in events))  # fmt: skip
+                   np.concatenate(ids), np.concatenate(members),
+                   tuple(given.event_id for given in events))  # fmt: skip
 
     @property
     def groups(self) -> NDArray[np.str_]:
@@ -111,7 +114,13 @@ class Parts:
             return self
         keep = np.sort(np.random.default_rng(seed).choice(len(self.F), m, replace=False))
         return type(self)(
-            self.F[keep], self.H[keep], self.event[keep], self.node[keep], self.ids[keep], self.names
+            self.F[keep],
+            self.H[keep],
+            self.event[keep],
+            self.node[keep],
+            self.ids[keep],
+            self.members[keep],
+            self.names,
         )
 
 

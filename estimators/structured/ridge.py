@@ -14,6 +14,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular
 
 from estimators.core.base import NotFittedError, Selection, check_range
 from estimators.core.kernels import as_points
+from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.structured.kernel import NOBODY, Ids, PartKernel, as_ids
 from estimators.structured.leave_out import leave_groups_out, rows_of
@@ -23,7 +24,7 @@ _LEAST_RIDGE = 1e-8  # duplicated parts make K singular
 _ROWS = 4096  # parts in memory at a time, beside the centres
 
 
-class PartRidge:
+class PartRidge(Parameters):
     """Kernel ridge regression of embedded labels H (m, T) on parts F (m, D).
 
         g(x) = sum_j alpha_j(x) H_j,    alpha(x) = (K + m lam W^-1)^-1 v(x),    v_j(x) = K(x_j, x)    (Eq. 9)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.base import Sink
+from detector.runtime.delivery.outbox import Outbox
+from detector.runtime.delivery.sink_task import SinkTask
 from detector.runtime.metrics import Metrics
-from detector.runtime.outbox import Outbox
-from detector.runtime.sink_task import SinkTask
 from detector.storage.records import Record
 from tests.detector.rig import total
 

@@ -119,3 +119,29 @@ def test_resolved_ones_are_forgotten_in_the_end(
         await connector.close()
 
     asyncio.run(main())
+
+
+def test_severity_is_a_label_and_the_alert_links_to_the_page(running: Any, tmp_path: Path) -> None:
+    """An incident that becomes worse is one alert of the new severity; its end leaves none."""
+
+    async def main() -> None:
+        rig = AlertmanagerRig(running, tmp_path)
+        connector = rig.make({**rig.config(), "console_url": "https://detector.example/"})
+        await connector.open()
+        changes = [{"kind": "mean", "text": "mean up 2.1 sd"}, {"kind": "spread", "text": "spread ×1.5"}]
+        common = {"incident": "a b/c", "opened": time.time() - 100, "description": changes}
+        await connector.write([{"id": "1", "event": "incident.opened", "severity": "warning", **common}])
+        (alert,) = await rig.alerts()
+        assert alert["labels"]["severity"] == "warning"
+        assert "severity" not in alert["annotations"]
+        assert alert["annotations"]["description"] == "mean up 2.1 sd; spread ×1.5"
+        assert alert["generatorURL"] == "https://detector.example/incidents/a%20b%2Fc"
+        await connector.write([{"id": "2", "event": "incident.updated", "severity": "critical", **common}])
+        (alert,) = await rig.alerts()
+        assert alert["labels"]["severity"] == "critical"
+        ended = {"time": time.time(), **common}
+        await connector.write([{"id": "3", "event": "incident.resolved", "severity": "critical", **ended}])
+        assert await rig.alerts() == []
+        await connector.close()
+
+    asyncio.run(main())

@@ -67,9 +67,9 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(kind: type[Rig], tmp_pat
         await asyncio.to_thread(own.kill)
         began = time.monotonic()
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, 30)
         assert caught.value.retry
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         await connector.close()
         await asyncio.to_thread(own.start)
         await connector.open(first.position)
@@ -93,7 +93,7 @@ def test_a_killed_mqtt_broker_is_noticed(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         await asyncio.to_thread(own.kill)
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(reading, 5)
+            await asyncio.wait_for(reading, 30)
         assert caught.value.retry
         await connector.commit({"session": "of another time", "delivery": 9})
         await connector.close()
@@ -191,7 +191,7 @@ def test_mqtt_shared_subscription_over_several_connections(running: Any, tmp_pat
         total = Batch()
         used = set()
         while total.received < 300:
-            batch = await asyncio.wait_for(connector.read(), 5)
+            batch = await asyncio.wait_for(connector.read(), 30)
             assert batch is not None
             used.add(batch.partition)
             total.merge(batch)
@@ -228,7 +228,7 @@ def test_mqtt_unacknowledged_messages_are_bounded(version: str, running: Any, tm
             assert total.received == (10 if version == "5" else 20)
         while total.received < 100:
             await connector.commit(total.position)
-            batch = await asyncio.wait_for(connector.read(), 5)
+            batch = await asyncio.wait_for(connector.read(), 30)
             assert batch is not None
             total.merge(batch)
             total.position = batch.position

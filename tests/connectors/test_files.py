@@ -30,7 +30,7 @@ def make(path: Path, **more: Any) -> FileSource:
 
 async def take(connector: FileSource, count: int) -> Batch:
     total = Batch()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while total.received < count:
             batch = await connector.read()
             assert batch is not None
@@ -58,6 +58,23 @@ def test_whole_file_ends(tmp_path: Path) -> None:
         await connector.open(None)
         assert times(await take(connector, 3)) == [1, 2, 3]
         assert await connector.read() is None
+        await connector.close()
+
+    asyncio.run(main())
+
+
+def test_hostile_first_rows_are_counted_like_any_others(tmp_path: Path) -> None:
+    """The rows by which a file is looked at are no better than the rest of it."""
+    hostile = b"[" * 100_000 + b"\n" + b'{"time":1e999,"node":[],"value":{}}\n' + b"\xff\x00{\n"
+
+    async def main() -> None:
+        path = tmp_path / "a"
+        path.write_bytes(line(1) + hostile + lines(2, 3))
+        connector = make(path)
+        await connector.open(None)
+        batch = await take(connector, 6)
+        assert times(batch) == [1, 2, 3]
+        assert sum(batch.rejected.values()) == 3
         await connector.close()
 
     asyncio.run(main())

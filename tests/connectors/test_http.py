@@ -47,7 +47,7 @@ class Daemon:
         return asyncio.create_task(self.post(path, body, **headers))
 
     async def read(self) -> Batch:
-        batch = await asyncio.wait_for(self.source.read(), 5)
+        batch = await asyncio.wait_for(self.source.read(), 30)
         assert batch is not None
         return batch
 
@@ -220,7 +220,7 @@ def test_a_slow_body_is_cut_off() -> None:
             await daemon.source.open(None)
             reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
             writer.write(b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-            answer = await asyncio.wait_for(reader.read(12), 3)
+            answer = await asyncio.wait_for(reader.read(12), 30)
             assert answer == b"HTTP/1.1 408"
             writer.close()
 

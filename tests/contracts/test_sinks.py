@@ -99,7 +99,7 @@ def test_a_dead_peer_is_an_error_worth_a_retry(name: str, running: Any, tmp_path
             assert caught.value.retry
         with pytest.raises(ConnectorError):
             await connector.write(RECORDS)
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < 30
         await connector.close()
 
     run(name, running, tmp_path, test)

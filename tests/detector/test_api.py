@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -194,3 +196,24 @@ def test_wrong_histories_are_refused():
         NetworkDetector(GRAPH).learn(np.zeros(5))
     with pytest.raises(ValueError, match=r"window: unknown; did you mean windows\?"):
         NetworkDetector(GRAPH, window={})
+
+
+def test_frames_are_taken_by_the_names_of_their_columns() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal([0.0, 10.0, 20.0], 1.0, size=(400, 3))
+    index = pd.date_range("2026-03-01", periods=400, freq="min", tz="Europe/Berlin")
+    frame = pd.DataFrame(X[:, [2, 0, 1]], columns=["c", "a", "b"], index=index)
+    settings: Any = {"align": {"step": "1min"}, "windows": {"reference": 40, "tests": [5, 10]},
+                     "estimator": {"sigma": 1.0, "coupling": 0.3}}  # fmt: skip
+    by_frame, by_array = (NetworkDetector(["a", "b", "c"], **settings) for _ in range(2))
+    by_frame.learn(frame)
+    by_array.learn(X, index.as_unit("ns").asi8 / 1e9)
+    assert by_frame.pipeline.learnt_until == by_array.pipeline.learnt_until
+    x = rng.normal([0.0, 10.0, 20.0])
+    by_frame.update(pd.Series(x[[1, 2, 0]], index=["b", "c", "a"]))
+    by_array.update(x)
+    np.testing.assert_array_equal(by_frame.statistic, by_array.statistic)
+    with pytest.raises(ValueError, match=r"no column for 'b' \(columns: c, a\)"):
+        NetworkDetector(["a", "b", "c"], **settings).learn(frame[["c", "a"]])
+    with pytest.raises(ValueError, match="expected a number in every column"):
+        NetworkDetector(["a", "b", "c"], **settings).learn(frame.assign(b="on"))

@@ -138,7 +138,7 @@ class Service:
         self.field.close()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(60) == 0, self.log.read_text()
+        assert self._process.wait(240) == 0, self.log.read_text()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 from detector.diagnosis.actions import Action
 from detector.diagnosis.analyzer import AnalyzerSettings, Finding
+from detector.diagnosis.analyzers.triage_exchange import answer_peers, gather, share, withdraw
 from detector.diagnosis.analyzers.triage_model import (
     KIND,
     Asked,
@@ -77,6 +78,9 @@ ACTIONS: dict[str, Action] = {
     "train": Action("Learn from the labels of this site alone.", train, Asked),
     "export": Action("Write this site's critical samples, for others to merge.", export, Export, file=True),
     "merge": Action("Learn from what sites have exported, and use it here.", merge_files, Merge),
+    "share": Action("Let the peers have this site's critical samples when they ask.", share, Asked),
+    "withdraw": Action("Share no more; what peers have learnt from it stays theirs.", withdraw, Asked),
+    "gather": Action("Learn from what peers have shared, and from the labels here.", gather, Asked),
     "show": Action("Tell what there is to learn from, and what was learnt.", show),
     "forget": Action("Forget a model.", forget, Asked),
 }
@@ -84,6 +88,7 @@ ACTIONS: dict[str, Action] = {
 
 def analyzer(settings: Settings, repository: Repository) -> TriageAnalyzer | None:
     """None as long as no model was learnt."""
+    answer_peers(repository)
     models = {
         m.name: (load(m), dict(m.meta) | {"version": m.version}) for m in repository.models(KIND) if usable(m)
     }

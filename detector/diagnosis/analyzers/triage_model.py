@@ -1,4 +1,4 @@
-"""Learning to triage incidents: from the labels of this site, or with other sites by one file each.
+"""Learning to triage incidents: from the labels of this site, or with other sites by one message each.
 
 Only *critical* samples make a model, and only they are sent: `export` writes them, `merge` learns from the
 files of all sites. Feature vectors and labels are sent as they are; values of sensors and names of nodes are
@@ -92,7 +92,7 @@ def train(repository: Repository, asked: Asked) -> dict[str, Any]:
     X, labels = samples(repository, asked.question)
     _need_two(labels, "labelled incidents")
     message = critical_samples(classifier(), X, labels, site="here", features=VERSION)
-    return _keep(repository, asked.question, [message], "own labels")
+    return learn_together(repository, asked.question, [message], "own labels")
 
 
 def export(repository: Repository, asked: Export) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def export(repository: Repository, asked: Export) -> dict[str, Any]:
 
 def merge_files(repository: Repository, asked: Merge) -> dict[str, Any]:
     """Nothing is installed unless every file is sound and of this question."""
-    return _keep(repository, asked.question, read_messages(asked.message, asked.question), "sites")
+    return learn_together(repository, asked.question, read_messages(asked.message, asked.question), "sites")
 
 
 def read_messages(files: Sequence[bytes], question: Question) -> list[CriticalSamples]:
@@ -125,14 +125,19 @@ def read_messages(files: Sequence[bytes], question: Question) -> list[CriticalSa
             raise ActionError(f"message {number} of {message.site} is about {said.get('question')!r}, "
                               f"not about {question!r}")  # fmt: skip
         try:
-            message.check(shared_grid(), VERSION)
+            check_message(message)
         except ForeignMessage as error:
             raise ActionError(f"message {number} of {error}") from None
         messages.append(message)
     return messages
 
 
-def _keep(
+def check_message(message: CriticalSamples) -> None:
+    """`ForeignMessage` if it was made for another grid or other features than those here."""
+    message.check(shared_grid(), VERSION)
+
+
+def learn_together(
     repository: Repository, question: Question, messages: list[CriticalSamples], source: str
 ) -> dict[str, Any]:
     _need_two([label for message in messages for label in message.labels], "samples of all sites")

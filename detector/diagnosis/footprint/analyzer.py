@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from detector.diagnosis.actions import Action, ActionError, Arguments
 from detector.diagnosis.analyzer import Analyzer, Finding
+from detector.diagnosis.exchange.messages import FootprintQuestion
+from detector.diagnosis.footprint import elsewhere
 from detector.diagnosis.footprint.features import by_thresholds
 from detector.diagnosis.footprint.model import FAMILIAR, KIND, Facts, FootprintModel, lessons, train
 from detector.diagnosis.footprint.settings import Settings
@@ -18,6 +21,7 @@ from detector.diagnosis.repository import Repository
 from detector.events.model import rounded
 from detector.incidents.case import STAGES, Case, Stage
 from estimators.core.types import Indices
+from estimators.structured.footprint import Footprint
 
 __all__ = ["ACTIONS", "Settings", "analyzer", "relearn"]
 
@@ -44,6 +48,8 @@ class FootprintAnalyzer:
         self._models: dict[str, tuple[FootprintModel, int]] = {}
         self._why: dict[str, str] = {}  # a stage has none
         self._always = settings.use == "always"
+        self._settings = settings
+        self._exchange = repository.exchange if settings.peers and settings.use != "never" else None
         for model in repository.models(KIND):
             try:
                 made = FootprintModel.of(model)
@@ -59,17 +65,35 @@ class FootprintAnalyzer:
                 self._why[model.name] = f"{made.facts.events} labelled incidents teach nothing better"
             else:
                 self._why[model.name] = "models are not used"
+        if self._exchange is not None:
+            own = self._models["settled"][0] if "settled" in self._models else None
+            self._exchange.hold(FootprintQuestion, partial(elsewhere.answer, own))
 
     def analyze(self, case: Case) -> Finding:
         if case.stage not in self._models:
-            return _usual(case, self._why.get(case.stage, "too few incidents are labelled"))
+            why = self._why.get(case.stage, "too few incidents are labelled")
+            return self._by_peers(case) or _usual(case, why)
         model, version = self._models[case.stage]
         pvalue, novel = model.novelty(case)
         if novel and not self._always:
-            return _usual(
-                case, f"unlike all {model.facts.events} labelled incidents (p = {pvalue:.2g})", True
-            )
-        return _learnt(case, model, version)
+            why = f"unlike all {model.facts.events} labelled incidents (p = {pvalue:.2g})"
+            return self._by_peers(case) or _usual(case, why, True)
+        facts = model.facts
+        taught = f"learnt from {facts.events} labelled incidents"
+        return _learnt(case, model.predict(case), facts.types, taught, events=facts.events, model=version)
+
+    def _by_peers(self, case: Case) -> Finding | None:
+        """By what others have learnt; None if they know nothing like it."""
+        if self._exchange is None or case.stage != "settled":
+            return None
+        if (found := elsewhere.ask(self._exchange, case, self._settings)) is None:
+            return None
+        taught = f"learnt from {found.events} labelled incidents of {', '.join(found.by)}"
+        if found.missing:
+            taught += f"; no answer from {', '.join(found.missing)}"
+        return _learnt(
+            case, found.said, found.types, taught, events=found.events, by=found.by, missing=found.missing
+        )
 
 
 def _usual(case: Case, why: str, novel: bool = False) -> Finding:
@@ -86,15 +110,16 @@ def _usual(case: Case, why: str, novel: bool = False) -> Finding:
     return Finding(KIND, f"{_spoken(case, order)}; by thresholds{new}", data)
 
 
-def _learnt(case: Case, model: FootprintModel, version: int) -> Finding:
-    said, facts, usual = model.predict(case), model.facts, by_thresholds(case)
+def _learnt(case: Case, said: Footprint, types: list[str], taught: str, **about: Any) -> Finding:
+    """By scores; ``about`` says what they rest on."""
+    usual = by_thresholds(case)
     strange = said.support < FAMILIAR  # like nothing seen: nobody has taught better
     named = np.where(strange, usual, said.labels > 0)
     shown = said.probabilities
     sure = shown[:, 1:].sum(axis=1)
     order = np.flatnonzero(named)
     order = order[np.argsort(-sure[order], kind="stable")]
-    kind, share = _type(facts, said.event_type, shown[order])
+    kind, share = _type(types, said.event_type, shown[order])
     nodes = [
         {
             "name": case.names[v],
@@ -106,8 +131,7 @@ def _learnt(case: Case, model: FootprintModel, version: int) -> Finding:
     ]
     data: dict[str, Any] = {
         "source": "learnt",
-        "events": facts.events,
-        "model": version,
+        **about,
         "type": kind,
         "type_probability": share,
         "count": len(order),
@@ -115,19 +139,18 @@ def _learnt(case: Case, model: FootprintModel, version: int) -> Finding:
         "beyond_thresholds": [case.names[v] for v in np.flatnonzero(named & ~usual)[:NAMED]],
         "not_affected": [case.names[v] for v in np.flatnonzero(usual & ~named)[:NAMED]],
     }
-    taught = f"; learnt from {facts.events} labelled incidents"
     if not len(order):
-        return Finding(KIND, f"no node affected: like a false alarm{taught}", data, "learnt")
+        return Finding(KIND, f"no node affected: like a false alarm; {taught}", data, "learnt")
     said_type = f", type {kind}" if kind else ""
-    return Finding(KIND, f"{_spoken(case, order)}{said_type}{taught}", data, "learnt")
+    return Finding(KIND, f"{_spoken(case, order)}{said_type}; {taught}", data, "learnt")
 
 
-def _type(facts: Facts, event_type: int, shown: NDArray[np.float64]) -> tuple[str | None, float | None]:
+def _type(types: list[str], event_type: int, shown: NDArray[np.float64]) -> tuple[str | None, float | None]:
     """Name of the type, and its share in the probability of all types at the nodes of the footprint."""
-    if not facts.types or event_type < 1:
+    if event_type < 1 or not types or not types[event_type - 1]:
         return None, None
     mass = shown[:, 1:].sum(axis=0)
-    return facts.types[event_type - 1], rounded(float(mass[event_type - 1] / max(mass.sum(), 1e-9)))
+    return types[event_type - 1], rounded(float(mass[event_type - 1] / max(mass.sum(), 1e-9)))
 
 
 def _spoken(case: Case, order: Indices) -> str:
@@ -161,6 +184,8 @@ def _train(repository: Repository, arguments: Arguments) -> dict[str, Any]:
 def _show(repository: Repository, arguments: Arguments) -> dict[str, Any]:
     settings: Settings = repository.settings_of(KIND)
     told: dict[str, Any] = {"use": settings.use, "needed": settings.min_events}
+    if repository.exchange is not None and settings.peers:
+        told["exchange"] = repository.exchange.describe()
     for stage in STAGES:
         told[f"labelled_{stage}"] = len(lessons(repository.labelled_cases(stage))[0])
     table = _Table(settings.use)

@@ -36,6 +36,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     too_many: float  # nodes
     overlap: float  # shared over all, 1 where both are empty
     cost: float  # a missed node counts `miss_cost`
+    f1: float = 0.0  # 1 where both are empty
 
     @classmethod
     def of(cls, said: Sequence[Bools], true: Sequence[Bools], miss: float) -> Score:
@@ -44,7 +45,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
         shared = [
             (s & t).sum() / (s | t).sum() if (s | t).any() else 1.0 for s, t in zip(said, true, strict=True)
         ]
-        return cls(missed=missed, too_many=extra, overlap=float(np.mean(shared)), cost=miss * missed + extra)
+        f1 = float(np.mean([2.0 * overlap / (1.0 + overlap) for overlap in shared]))
+        return cls(missed=missed, too_many=extra, overlap=float(np.mean(shared)), cost=miss * missed + extra,
+                   f1=f1)  # fmt: skip
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +64,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     learnt: Score  # of incidents left out
     thresholds: Score
     types_right: float | None  # share, of incidents left out whose type was told
+    loss: str = "costs"  # what it was learnt for, and is judged by
 
     @property
     def better(self) -> bool:
+        if self.loss == "f1":
+            return self.learnt.f1 > self.thresholds.f1
         return self.learnt.cost < self.thresholds.cost
 
 
@@ -147,8 +153,9 @@ def train(stage: Stage, taught: Sequence[Lesson], settings: Settings) -> Footpri
     types = sorted({lesson.type for lesson in taught if lesson.type and lesson.affected.any()}) or [""]
     nodes = sorted({name for lesson in taught for name in lesson.names}) if settings.node_identity else []
     T = 1 + len(types)
+    cost = miss_cost(T, settings.miss_cost) if settings.loss == "costs" else None
     predictor = FootprintPredictor(
-        T, cost=miss_cost(T, settings.miss_cost), one_type=settings.one_type, identity=settings.node_identity,
+        T, loss=settings.loss, cost=cost, one_type=settings.one_type, identity=settings.node_identity,
         edge_weight=settings.edge_weight, min_events=settings.min_events, centres=CENTRES, m_max=MOST_PARTS,
     )  # fmt: skip
     predictor.fit([_labelled(lesson, types, nodes) for lesson in taught])
@@ -173,6 +180,7 @@ def train(stage: Stage, taught: Sequence[Lesson], settings: Settings) -> Footpri
         worth=predictor.locality_["n_eff"], learnt=Score.of(said, true, settings.miss_cost),
         thresholds=Score.of(usual, true, settings.miss_cost),
         types_right=float(np.mean(right)) if right else None, novel=sum(novel),
+        loss=settings.loss,
     )  # fmt: skip
     return FootprintModel(predictor, facts, known)
 

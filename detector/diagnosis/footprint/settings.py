@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from detector.diagnosis.analyzer import AnalyzerSettings
 
@@ -23,8 +23,21 @@ class Settings(AnalyzerSettings):
         "thresholds do, always, or never.",
     )
     retrain: bool = Field(default=True, description="Whether to retrain after each new label.")
+    loss: Literal["costs", "f1"] = Field(
+        default="costs",
+        description="What is learnt for: least costs of single nodes, or F1 of the set of affected nodes, "
+        "for which a missed node counts less the larger the incident is.",
+    )
+    peers: bool = Field(
+        default=True,
+        description="Whether other daemons are asked where labels are too few here, and answered; needs "
+        "diagnosis.exchange.",
+    )
     miss_cost: float = Field(
-        default=2.0, gt=0, le=100, description="What a missed node costs; one named in error costs 1."
+        default=2.0,
+        gt=0,
+        le=100,
+        description="What a missed node costs; one named in error costs 1. Not used with loss f1.",
     )
     one_type: bool = Field(
         default=True, description="Whether all nodes of an incident are affected by the same type of event."
@@ -37,3 +50,9 @@ class Settings(AnalyzerSettings):
         default=0.0, ge=0, le=1000,
         description="Extra weight of a node's own history; 0 also covers nodes never seen.",
     )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _coupled(self) -> Settings:
+        if self.loss == "f1" and self.edge_weight:
+            raise ValueError("edge_weight: linked nodes are coupled with loss costs only")
+        return self

@@ -1,4 +1,4 @@
-"""Which regime a node has entered: analyzer, library, actions, and daemons that ask each other.
+"""Which regime a node has entered: analyzer, library, actions.
 
-Called by the diagnosis service. Peers exchange distances, never samples.
+Called by the diagnosis service. Other daemons are asked by distances alone.
 """

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from detector.diagnosis.actions import Action
 from detector.diagnosis.analyzer import Analyzer, Finding
+from detector.diagnosis.exchange.messages import MOST_GROUPS, RegimeQuestion
 from detector.diagnosis.regime import library
 from detector.diagnosis.regime.actions import ACTIONS
 from detector.diagnosis.regime.features import points_of, spec_of
 from detector.diagnosis.regime.library import Regime, is_unknown
-from detector.diagnosis.regime.messages import Tables
 from detector.diagnosis.regime.settings import Settings
 from detector.diagnosis.repository import Repository
 from detector.events.model import rounded
 from detector.incidents.case import Case, Stage
 from estimators.core.types import Floats
-from estimators.regimes.library import RegimeVerdict, combine
+from estimators.regimes.library import Reading, RegimeVerdict, combine
 
 __all__ = ["ACTIONS", "Settings", "analyzer", "relearn"]
 
 NAMED = 20  # nodes listed in the data
+Tables = dict[str, Mapping[str, Reading]]  # owner: label: reading
 HERE = ""  # the owner of what this daemon knows
 
 
@@ -54,7 +56,7 @@ class RegimeAnalyzer:
     def _learn(self) -> None:
         self._libraries = library.libraries(self._regimes)
         if self._repository.exchange is not None:
-            self._repository.exchange.hold(self._libraries)
+            self._repository.exchange.hold(RegimeQuestion, partial(library.tables, self._libraries))
 
     def analyze(self, case: Case) -> Finding | None:
         points = points_of(case)
@@ -79,12 +81,13 @@ class RegimeAnalyzer:
     def _ask(self, spec: str, points: Mapping[str, Floats], tables: dict[str, Tables]) -> list[str]:
         """Add what the other daemons say of nodes that are not named here; who was asked."""
         exchange = self._repository.exchange
-        lost = [name for name, table in tables.items() if not _named(combine(table))]
+        lost = [name for name, table in tables.items() if not _named(combine(table))][:MOST_GROUPS]
         if exchange is None or not lost:
             return []
-        answers = exchange.ask(spec, self._alpha, [points[name] for name in lost])
+        groups = [points[name].tolist() for name in lost]
+        answers = exchange.ask(RegimeQuestion, spec=spec, alpha=self._alpha, groups=groups)
         for owner, given in answers.items():
-            for name, table in zip(lost, given, strict=True):
+            for name, table in zip(lost, given.readings(), strict=True):
                 tables[name] = tables[name] | {owner: table}
         return exchange.peers
 

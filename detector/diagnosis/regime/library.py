@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detector.diagnosis.exchange.messages import OtherSpec, RegimeQuestion, rows
 from detector.diagnosis.regime.features import dimension
 from detector.diagnosis.repository import Repository
 from detector.storage.cases import Model
@@ -148,6 +149,21 @@ def libraries(regimes: Mapping[str, Regime]) -> dict[str, RegimeLibrary]:
         if regime.structure is not None:
             found.setdefault(regime.spec, RegimeLibrary(regime.spec)).add(regime.structure)
     return found
+
+
+def tables(known: Mapping[str, RegimeLibrary], question: RegimeQuestion) -> dict[str, Any]:
+    """What the regimes that people here have named say to a question of another daemon."""
+    mine = known.get(question.spec)
+    if mine is None:
+        if known:
+            raise OtherSpec(question.spec)
+        return question.nothing()
+    told = [mine.distances(rows(group), question.alpha) for group in question.groups]
+    return {
+        "tables": [
+            {label: (*numbers,) for label, numbers in said.items() if not is_unknown(label)} for said in told
+        ]
+    }
 
 
 def next_unknown(regimes: Iterable[Regime]) -> str:

@@ -13,14 +13,16 @@ from scipy.special import gammaincinv
 from detector.engines.base import Progress
 from detector.engines.calibration_report import CalibrationReport, to_learn_from
 from detector.engines.coverage import known
-from detector.engines.density_ratio.engine import DensityRatioEngine
+from detector.engines.density_ratio.engine import DensityRatioEngine, links
 from detector.engines.density_ratio.injection import Change, neighbourhood
 from detector.engines.density_ratio.null_run import NullRun
 from detector.engines.density_ratio.playback import Playback
 from detector.engines.density_ratio.tuning import Tuning
 from detector.engines.exceedances import Exceedances
+from detector.engines.runners.base import local_runner
 from detector.settings.core import Settings
 from estimators.core.graph import Graph
+from estimators.core.partition import Cut, ghosts_per_node, partition
 from estimators.core.types import Floats
 from estimators.streaming.level_charts import TEST
 from estimators.streaming.tail_scale import TailScale
@@ -29,6 +31,7 @@ from estimators.timeseries.block_bootstrap import block_length, correlation_time
 ADVISED = 6  # times all windows that a history should hold; shorter ones are learnt from whole
 STRETCHES = 300  # correlation times in a history that can vouch for a rate
 DOUBT = 5.0  # episodes by which the promise is believed before its check
+MANY_GHOSTS = 1.0  # copies per node that parts read of each other
 WATCHED = 150  # ticks in which a put-in change must be found
 
 
@@ -68,9 +71,14 @@ def calibrate(
     learn = Z[:kept]
     correlation = correlation_time(learn)
     block = block_length(correlation, kept)
-    tuning = Tuning(learn, graph, settings, block)
+    cut = Cut.of(
+        links(graph, settings), partition(links(graph, settings), settings.engine.n_parts(graph.n_nodes))
+    )
+    tuning = Tuning(learn, graph, settings, block, cut)
     choice, features = tuning.choose(lambda what, share: tell(what, 0.4 * share))
-    engine = DensityRatioEngine(graph, features, settings, choice, 0 if levels is None else levels.shape[2])
+    level_dim = 0 if levels is None else levels.shape[2]
+    engine = DensityRatioEngine(graph, features, settings, choice, level_dim, cut)
+    engine.run = local_runner(settings)
     engine.known = known(learn, features.dictionary, settings.alarm.seed)
     learnt = _learn(engine, learn, None if levels is None else levels[:kept], correlation, tell)
     budget = settings.alarm.budget
@@ -89,6 +97,7 @@ def calibrate(
         near=learnt.found.near(budget.per_tick(step), graph, learnt.gap),
     )
     _warn(report, kept, need, correlation)
+    _warn_of_ghosts(report, cut, graph)
     if kept < T:
         tell("check on unused data", 0.8)
         report.validated = _validate(learnt, Z, levels, kept, report)
@@ -123,7 +132,7 @@ def _learn(
     run, found = null_run.exceedances(
         engine.fresh(), Z, levels, by, lambda share: tell("threshold", 0.6 + 0.2 * share)
     )
-    engine.joint.tails = found.tail_scale()
+    engine.joint.tails = found.tail_scale(settings.windows.tests[-1])
     run.engine.joint.tails = copy(engine.joint.tails)
     # What is correlated for long stays over a threshold for long, and is one incident then.
     return _Learnt(engine, run, found, max(settings.incidents.clear_after, round(2.0 * correlation)))
@@ -143,6 +152,16 @@ def _warn(report: CalibrationReport, kept: int, need: int, correlation: float) -
         )
     if report.tail.n < 30:
         report.notes.append(f"threshold rests on {report.tail.n} quiet episodes only")
+
+
+def _warn_of_ghosts(report: CalibrationReport, cut: Cut, graph: Graph) -> None:
+    ghosts = ghosts_per_node(graph, cut.labels)
+    if ghosts > MANY_GHOSTS:
+        report.notes.append(
+            f"the network does not fall into {len(cut.parts)} parts: {ghosts:.1f} copies per node are read "
+            "across cuts, one tick old. Changes are seen about a tick later, and workers mostly exchange: "
+            "fewer engine.parts are advised"
+        )
 
 
 def _validate(

@@ -7,6 +7,8 @@ it holds for it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from detector.engines.base import Engine, Progress
 from detector.engines.calibration_report import CalibrationReport, Choice
+from detector.engines.density_ratio.boundary import Boundary
 from detector.engines.density_ratio.common_change import CommonChange
 from detector.engines.density_ratio.joint import JointStatistic
 from detector.settings.core import Settings
@@ -21,6 +24,7 @@ from detector.stateful import Arrays, Meta, Rows, copies, part, take_rows, under
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
+from estimators.core.partition import Cut, extended
 from estimators.core.types import Nodes
 from estimators.spectral.christoffel import Christoffel
 from estimators.streaming.graph_statistics import OWN, GraphStatistics, NullMoments
@@ -31,22 +35,47 @@ LEAST_VARIANCE = 1e-6
 _NULL = ("score_mean", "score_spread", "mean", "spread", "skew")
 SOME = 100  # values of the reference that tell its mean and spread well enough
 
+Runner = Callable[[Sequence[Callable[[], None]]], object]  # jobs that touch nothing in common: in any order
+
+
+def in_turn(jobs: Sequence[Callable[[], None]]) -> None:
+    """One after the other."""
+    for job in jobs:
+        job()
+
+
+def links(graph: Graph, settings: Settings) -> Graph:
+    """Those over which nodes are coupled and pooled."""
+    return Graph.empty(graph.n_nodes) if settings.estimator.name == "pool" else graph
+
 
 class DensityRatioEngine:
     """`slide` layers of new values, then `finish` the tick."""
 
     def __init__(
-        self, graph: Graph, features: Nystroem, settings: Settings, choice: Choice, level_dim: int = 0
+        self,
+        graph: Graph,
+        features: Nystroem,
+        settings: Settings,
+        choice: Choice,
+        level_dim: int = 0,
+        cut: Cut | None = None,
     ) -> None:
-        """``level_dim``: components of the plain levels, 0 where the values are levels themselves."""
+        """``level_dim``: components of the plain levels, 0 where the values are levels themselves.
+
+        ``cut``: of `links`, the parts that are swept by themselves; None: the network is one.
+        """
         self.graph, self.settings, self.level_dim = graph, settings, level_dim
         self.fixed = settings.windows.mode == "fixed"
+        self.run: Runner = in_turn
+        self.cut, self._given = cut or Cut.whole(links(graph, settings)), cut is not None
         self._begin(features, choice)
 
     def _begin(self, features: Nystroem, choice: Choice) -> None:
-        settings, graph = self.settings, self.graph
+        settings, graph, used = self.settings, self.graph, self.cut.graph
         self.choice = choice
-        used = Graph.empty(graph.n_nodes) if settings.estimator.name == "pool" else graph
+        self._parts = self.cut.parts
+        self._read = [self.cut.read_by(part) for part in self._parts]
         self.bank = WindowBank(
             used,
             features,
@@ -68,6 +97,7 @@ class DensityRatioEngine:
         self.null: NullMoments | None = None
         self.known: Christoffel | None = None  # of the values that were learnt
         self.stamps = np.zeros((graph.n_nodes, settings.windows.tests[-1]))  # times of the recent values
+        self.boundary = Boundary(self.cut, self.bank, self.statistics, self.joint.charts)
         self._moved = np.zeros(graph.n_nodes, np.bool_)
         self._waiting: tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None = None
 
@@ -134,14 +164,14 @@ class DensityRatioEngine:
     def _settle(self) -> None:
         """The values that still wait enter their windows: only the last ones before `finish` may wait."""
         if self._waiting is not None:
-            nodes, z, _ = self._waiting
-            self.bank.slide(nodes, z)
-            self._stamp()
+            for k in range(len(self._parts)):  # features of a part are made together, here as in a refit
+                if waiting := self._waiting_in(k):
+                    nodes, z, times = waiting
+                    self.bank.slide(nodes, z)
+                    self._stamp(nodes, times)
+            self._waiting = None
 
-    def _stamp(self) -> None:
-        assert self._waiting is not None
-        nodes, _, times = self._waiting
-        self._waiting = None
+    def _stamp(self, nodes: Nodes, times: NDArray[Any] | None) -> None:
         bank = self.bank
         if times is not None:  # a node whose reference is filling writes where the ring will write later
             slot = (bank.test_head[nodes] + bank.test_count[nodes] - 1) % self.stamps.shape[1]
@@ -149,21 +179,51 @@ class DensityRatioEngine:
 
     def finish(self) -> None:
         """Refit where data or neighbours moved, and bring the statistics up to date there."""
-        moved = np.flatnonzero(self._moved).astype(np.int32)
-        self._moved[:] = False
-        if not len(moved):
-            return
-        # By the tick before, so that what is shown now follows from the windows alone, also after a restart.
-        self.joint.follow((self.bank.held == self.fixed) & ~self.bank.silent)
-        rows = self.statistics.around(moved)
-        if self._waiting is not None:  # one pass over the sums for both
-            self.bank.step(self._waiting[0], self._waiting[1], rows)
-            self._stamp()
+        changed, stirred = self.boundary.take()
+        moved, self._moved = self._moved, np.zeros(len(self._moved), np.bool_)
+        jobs = []
+        ticked = np.ones(len(moved), np.bool_)
+        for k, (some, read) in enumerate(zip(self._parts, self._read, strict=True)):
+            near = np.intersect1d(changed, read) if len(changed) else changed
+            here = some[moved[some]]
+            if not (len(here) or len(near)):
+                ticked[some] = False  # nothing happened here: no tick for its tails
+                continue
+            if len(stirred):
+                here = np.concatenate([here, self.bank.n_nodes + np.intersect1d(stirred, read)])
+            jobs.append(partial(self._refit, k, here.astype(np.int32), near))
+        if jobs:
+            # By the tick before: what is shown now follows from the windows alone, also after a restart.
+            occupied, memory = self.statistics.occupied, int(self.bank.lengths[-1])
+            self.joint.follow(self.bank.silent == 0, occupied, memory, ticked)
+            self.run(jobs)
+            self._waiting = None
+            self.joint.join(self.statistics.event)
+        self.boundary.tell(moved)
+
+    def _refit(self, k: int, moved: Nodes, changed: Nodes) -> None:
+        """Part ``k`` after its nodes and ghosts ``moved`` and its ghosts ``changed``; no other is touched."""
+        mine, statistics = self._parts[k], self.statistics
+        rows = statistics.around(moved, mine)
+        waiting = self._waiting_in(k)
+        if waiting is not None:  # one pass over the sums for both
+            nodes, z, times = waiting
+            self.bank.step(nodes, z, rows)
+            self._stamp(nodes, times)
         else:
             self.bank.refit(rows)
+        if len(changed) and len(rows) < len(mine):  # refitted or not, what they pool has moved
+            rows = np.union1d(rows, statistics.around(self.bank.n_nodes + changed, mine)).astype(np.int32)
         if self.null is not None:
-            self.statistics.update(self.bank.scores, self.bank.exposure, self.null, rows)
-        self.joint.update(self.statistics.event, rows)
+            statistics.update(self.bank.scores, self.bank.exposure, self.null, rows, mine)
+        self.joint.chart(rows)
+
+    def _waiting_in(self, k: int) -> tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None:
+        if self._waiting is None or len(self._parts) == 1:
+            return self._waiting
+        nodes, z, times = self._waiting
+        here = self.cut.labels[nodes] == self.cut.labels[self._parts[k][0]]
+        return (nodes[here], z[here], None if times is None else times[here]) if here.any() else None
 
     def restart(self, nodes: Nodes) -> None:
         """The windows of ``nodes`` start anew."""
@@ -308,12 +368,17 @@ class DensityRatioEngine:
             meta["lam"] = self.known.lam
         if self.null is not None:
             arrays |= under("null", copies(self.null, _NULL))
+        if len(self._parts) > 1:
+            arrays |= {"parts": self.cut.labels.copy()} | under("boundary", self.boundary.state())
         return arrays | under("joint", self.joint.state()), meta
 
     def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
         dictionary = Dictionary(arrays["atoms"], meta["sigma"], meta["kernel"], arrays.get("widths"))
         features = Nystroem(dictionary, rank=1, outside=bool(meta["outside"]))
         features.projection = np.ascontiguousarray(arrays["projection"])
+        if "parts" in arrays and not self._given:
+            graph = links(self.graph, self.settings)
+            self.cut = Cut.of(graph, extended(arrays["parts"], rows, graph))
         self._begin(features, Choice(**meta["choice"]))
         self.bank.coupling = float(meta["coupling"])
         self.statistics.self_weight = float(meta["self_weight"])
@@ -334,15 +399,34 @@ class DensityRatioEngine:
             self.statistics.graph, self.settings.windows.reference, part("joint", arrays), rows, self.fixed
         )
         self.level_dim = self.joint.dims[1] if len(self.joint.dims) > 1 else 0
+        self.boundary = Boundary(self.cut, self.bank, self.statistics, self.joint.charts)
+        if boundary := part("boundary", arrays):
+            nodes = self.cut.nodes
+            self.boundary.restore(boundary, rows[nodes] if self.cut.holds_all else nodes.astype(np.intp))
+            self.joint.chart(np.arange(len(rows), dtype=np.int32))
         if self.null is not None:
             self.statistics.update(self.bank.scores, self.bank.exposure, self.null)
         if "joint.joint" not in arrays:  # a state of version 0.1
             self.joint.update(self.statistics.event, np.arange(len(rows), dtype=np.int32))
 
+    @classmethod
+    def of_parts(cls, cut: Cut, settings: Settings, arrays: Arrays, meta: Meta, rows: Rows) -> Self:
+        """The nodes that ``cut`` holds, from a state of the whole network or of just these: ``rows`` in it.
+
+        What parts held elsewhere tell is brought by `boundary.hear`.
+        """
+        point = Nystroem(Dictionary(np.zeros((1, arrays["atoms"].shape[1])), 1.0), rank=1, outside=True)
+        made = cls(cut.graph, point, settings, Choice(**meta["choice"]), 0, cut)
+        made.restore(arrays, meta, rows)
+        return made
+
     def fresh(self) -> DensityRatioEngine:
         """The same engine with empty windows."""
-        made = DensityRatioEngine(self.graph, self.bank.features, self.settings, self.choice, self.level_dim)
-        made.null, made.known, made.joint = self.null, self.known, self.joint.fresh()
+        made = DensityRatioEngine(
+            self.graph, self.bank.features, self.settings, self.choice, self.level_dim, self.cut
+        )
+        made.null, made.known, made.joint, made.run = self.null, self.known, self.joint.fresh(), self.run
+        made.boundary = Boundary(self.cut, made.bank, made.statistics, made.joint.charts)
         return made
 
     def copy(self) -> DensityRatioEngine:
@@ -355,6 +439,7 @@ class DensityRatioEngine:
             for name, value in vars(owner).items():
                 if isinstance(value, np.ndarray):
                     setattr(owner, name, value.copy())
+        twin.boundary = self.boundary.copy(twin.bank, twin.statistics, twin.joint.charts)
         twin._moved, twin.stamps = self._moved.copy(), self.stamps.copy()
         return twin
 

@@ -48,19 +48,33 @@ class JointStatistic:
 
     def update(self, ratio: Floats, rows: Nodes) -> None:
         """After the ratio's statistic (N,) and the values of ``rows`` and of their neighbours moved."""
+        self.chart(rows)
+        self.join(ratio)
+
+    def chart(self, rows: Nodes) -> None:
+        """Bring the charts of ``rows`` up to date: different rows at a time by different threads."""
+        for charts, null in zip(self.charts, self.null or (), strict=False):
+            charts.update(null, rows)
+
+    def join(self, ratio: Floats) -> None:
+        """Bring ``event`` up to date by the ratio's statistic (N,) and the charts as they are."""
         if self.null is None:
             self.joint[:] = ratio
         else:
             energy = np.zeros(len(ratio))
-            for charts, null in zip(self.charts, self.null, strict=True):
-                charts.update(null, rows)
+            for charts in self.charts:
                 energy += charts.energy
             np.maximum(ratio, np.sqrt(energy) / SHARE, out=self.joint)
         np.divide(self.joint, self.tails.weight, out=self.event)
 
-    def follow(self, live: NDArray[np.bool_]) -> None:
-        """The tick ends without an incident at the ``live`` nodes: their tails are followed."""
-        self.tails.follow(self.joint, live)
+    def follow(
+        self, live: NDArray[np.bool_], event: NDArray[np.bool_], memory: int, ticked: NDArray[np.bool_]
+    ) -> None:
+        """The tick ends: tails of ``live`` nodes are followed, not where an ``event`` is, or was lately.
+
+        Nodes that have not ``ticked`` stay as they are.
+        """
+        self.tails.follow(self.joint, live, event, memory, ticked)
 
     def hold(self, nodes: Sequence[int]) -> None:
         """Freeze the references of ``nodes``."""
@@ -70,7 +84,8 @@ class JointStatistic:
     def release(self, nodes: Sequence[int]) -> None:
         """They follow again; where the level has not come back, what is now is the baseline from here on.
 
-        Else the frozen reference would open the same incident again, for as long as windows are.
+        Else the frozen reference would open the same incident again, for as long as windows are. Of a node
+        that is back the windows have been told to `forget` the change: there the reference holds.
         """
         some = np.asarray(nodes, np.int32)
         for charts in self.charts:

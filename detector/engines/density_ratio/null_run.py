@@ -8,7 +8,8 @@ from itertools import chain
 
 import numpy as np
 
-from detector.engines.density_ratio.engine import DensityRatioEngine
+from detector.engines.density_ratio.engine import DensityRatioEngine, links
+from detector.engines.density_ratio.joint import JointStatistic
 from detector.engines.density_ratio.null_levels import learn_levels
 from detector.engines.density_ratio.playback import PARTS, CrossFitted, Playback
 from detector.engines.exceedances import Exceedances
@@ -67,7 +68,11 @@ class NullRun:
 
     def learn_levels(self, engine: DensityRatioEngine, views: list[Floats], by: CrossFitted) -> CrossFitted:
         """Gives ``engine`` the null moments of its level charts; cross-fitted ones join ``by``."""
-        charts = engine.joint.fresh().charts
+        # Of the network as one: a tick between two parts is nothing to means of many.
+        joint = JointStatistic(
+            links(engine.graph, engine.settings), engine.joint.dims, engine.joint.reference
+        )
+        charts = joint.charts
         if not charts:
             return by
         learnt = [learn_levels(one, view, PARTS) for one, view in zip(charts, views, strict=True)]

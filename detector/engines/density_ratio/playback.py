@@ -118,6 +118,7 @@ class Playback:
 
         def add(_: int) -> None:
             statistics.pool(bank.scores, bank.exposure, mean, spread)
+            self.engine.boundary.tell()
             parts[self.row * PARTS // T].add(statistics.values)
 
         self.play(n_ticks, add)

@@ -16,11 +16,13 @@ from detector.engines.calibration_report import Choice
 from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.density_ratio.injection import Change, community, kinds
 from detector.engines.density_ratio.playback import Playback
+from detector.engines.runners.base import local_runner
 from detector.settings.core import Settings
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
 from estimators.core.kernels import median_distance
+from estimators.core.partition import Cut
 from estimators.core.types import Floats, Nodes
 from estimators.sparse.dictionary import SparseDictionary
 from estimators.streaming.graph_statistics import BACKED, NEAR, SURE
@@ -79,8 +81,10 @@ class Seen:
 class Tuning:
     """Tries settings on a history Z (T, N, d) with block length ``block``."""
 
-    def __init__(self, Z: Floats, graph: Graph, settings: Settings, block: int) -> None:
-        self.Z, self.graph, self.settings, self.block = Z, graph, settings, block
+    def __init__(
+        self, Z: Floats, graph: Graph, settings: Settings, block: int, cut: Cut | None = None
+    ) -> None:
+        self.Z, self.graph, self.settings, self.block, self.cut = Z, graph, settings, block, cut
         self.seed = settings.alarm.seed
         rng = np.random.default_rng(self.seed)
         size = int(np.clip(Z.shape[1] // 5, 1, 20))
@@ -135,8 +139,9 @@ class Tuning:
 
     def _try(self, choice: Choice, pulse: Callable[[float], None]) -> dict[str, float]:
         engine = DensityRatioEngine(
-            self.graph, features(self.Z, choice.sigma, self.settings), self.settings, choice
+            self.graph, features(self.Z, choice.sigma, self.settings), self.settings, choice, cut=self.cut
         )
+        engine.run = local_runner(self.settings)
         null = Playback(engine, self.Z, rows(len(self.Z), self.block, self.seed + 1), pulse)
         null.warm_up()
         null.learn_null(500)
@@ -144,7 +149,8 @@ class Tuning:
         crossed, watched = np.zeros(len(GAINS)), 0
         right, wrong = np.zeros((2, len(INSIDE_GAINS)))
         for k, nodes in enumerate(self.sets):
-            near = np.setdiff1d(engine.statistics.around(nodes), nodes).astype(np.int32)
+            beside = [self.graph.neighbours(v) for v in nodes.tolist()] if self.cut else []
+            near = np.setdiff1d(np.concatenate([engine.statistics.around(nodes), *beside]), nodes)
             for i, change in enumerate([*kinds(self.Z.shape[2]), GLARING]):
                 seen = self._watch(null.fork(self._rows(k, i)), change, nodes, near)
                 if change is not GLARING:

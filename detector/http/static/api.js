@@ -26,7 +26,9 @@ async function good(response) {
   } catch {
     // not JSON: the status has to do
   }
-  throw response.status === 401 ? new Refused(said) : new Error(said || `status ${response.status}`);
+  const error = response.status === 401 ? new Refused(said) : new Error(said || `status ${response.status}`);
+  error.status = response.status;
+  throw error;
 }
 
 export async function get(path) {

@@ -1,17 +1,17 @@
 // Charts of one node, drawn by uPlot. A chart is made once per kind of data and then only given new data.
 
 import { colours } from "./marks.js";
-import { isUnix } from "./words.js";
 
 const HEIGHT = 210;
 const DASH = [6, 4];
 
-class Chart {
-  constructor(place) {
+export class Chart {
+  constructor(place, height = HEIGHT) {
     this.place = place;
+    this.height = height;
     this.plot = null;
     this.shape = "";
-    new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: HEIGHT })).observe(place);
+    new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: this.height })).observe(place);
   }
 
   width() {
@@ -23,7 +23,7 @@ class Chart {
     if (this.shape !== shape) {
       this.clear();
       this.shape = shape;
-      this.plot = new window.uPlot({ width: this.width(), height: HEIGHT, ...options() }, data, this.place);
+      this.plot = new window.uPlot({ width: this.width(), height: this.height, ...options() }, data, this.place);
     } else {
       this.plot.setData(data);
     }
@@ -101,28 +101,6 @@ export class SignalChart extends Chart {
   }
 }
 
-export class StatisticChart extends Chart {
-  show(history) {
-    const colour = colours();
-    const times = history.times;
-    const level = (value) => times.map(() => value);
-    const unix = times.length === 0 || isUnix(times[0]);
-    const line = (label, stroke, more = {}) => ({ label, stroke, width: 1.6, points: { show: false }, ...more });
-    this.give(`statistic ${unix}`, () => ({
-      scales: { x: { time: unix } },
-      tzDate: (time) => window.uPlot.tzDate(new Date(time * 1e3), "Etc/UTC"),
-      axes: this.axes({ label: unix ? "time of the stream, UTC" : "time of the stream", ...(unix ? { values: clocks, space: 70 } : {}) }),
-      series: [
-        { label: "time" },
-        line("node", colour.now, { width: 2 }),
-        line("node threshold", colour.now, { dash: DASH }),
-        line("pooled", colour.before),
-        line("pooled threshold", colour.before, { dash: [2, 4] }),
-      ],
-    }), [times, history.statistic, level(history.threshold), history.event_statistic, level(history.event_threshold)]);
-  }
-}
-
 export class RatioChart extends Chart {
   show(view, c, component) {
     const curve = view.ratio[c];
@@ -149,11 +127,14 @@ export class RatioChart extends Chart {
 }
 
 // Hours and minutes, with seconds where the ticks are closer than a minute, dates where they are days apart.
-function clocks(plot, times) {
+export function clocks(plot, times) {
   const step = times.length > 1 ? times[1] - times[0] : 60;
   return times.map((time) => {
     const text = new Date(time * 1000).toISOString();
-    return step >= 86400 ? text.slice(0, 10) : text.slice(11, step < 60 ? 19 : 16);
+    if (step >= 86400) return text.slice(0, 10);
+    // Midnight carries its date, so that days can be told apart; so does the first of all.
+    const date = time % 86400 === 0 ? `${text.slice(5, 10)}\n` : "";
+    return date + text.slice(11, step < 60 ? 19 : 16);
   });
 }
 

@@ -1,7 +1,8 @@
-// The one dialog: confirmations, labels, the token.
+// The one dialog: confirmations, the token.
 
 import { Refused } from "./api.js";
-import { byId, element } from "./words.js";
+import { fieldOf, valuesOf } from "./form.js";
+import { byId } from "./words.js";
 
 export class Dialog {
   // `refused(again)` is called when the daemon wants a token for what was asked.
@@ -16,7 +17,7 @@ export class Dialog {
   }
 
   // question: {title, words, extra, ok, fields: [{name, label, value, choices, options, long, secret}], act(values)}
-  // A field with `choices` has one value, one with `options` a list of them.
+  // A field is what `fieldOf` of form.js takes.
   ask(question) {
     this.question = question;
     byId("ask-title").textContent = question.title;
@@ -24,30 +25,18 @@ export class Dialog {
     byId("ask-extra").replaceChildren(...(question.extra ? [question.extra] : []));
     byId("ask-ok").textContent = question.ok ?? "OK";
     byId("ask-error").hidden = true;
-    byId("ask-fields").replaceChildren(...(question.fields ?? []).flatMap((field) => this.field(field)));
+    byId("ask-fields").replaceChildren(...(question.fields ?? []).flatMap((field) => fieldOf(field)));
     if (!this.dialog.open) this.dialog.showModal();
   }
 
-  field({ name, label, value, choices, options, long, secret }) {
-    if (options) {
-      return [element("fieldset", {}, element("legend", { textContent: label }), ...options.map((option) =>
-        element("label", { class: "choice" }, element("input", { type: "checkbox", name, value: option, checked: value.includes(option) }), ` ${option}`)))];
-    }
-    if (choices) {
-      return [element("fieldset", {}, element("legend", { textContent: label }), ...choices.map(([key, words]) =>
-        element("label", { class: "choice" }, element("input", { type: "radio", name, value: key, checked: value === key }), ` ${words}`)))];
-    }
-    const input = long ? element("textarea", { rows: 3 }) : element("input", { type: secret ? "password" : "text", autocomplete: "off" });
-    Object.assign(input, { id: `ask-${name}`, name, value: value ?? "", maxLength: 2000 });
-    return [element("label", { for: input.id, textContent: label }), input];
+  // The title of what is being asked.
+  get asks() {
+    return this.dialog.open ? this.question.title : null;
   }
 
   async submit() {
     const { question } = this;
-    const form = new FormData(byId("ask-form"));
-    const lists = (question.fields ?? []).filter((field) => field.options && form.has(field.name));
-    const values = Object.fromEntries([...form].filter(([, value]) => value !== ""));
-    for (const { name } of lists) values[name] = form.getAll(name);
+    const values = valuesOf(byId("ask-form"), question.fields ?? []);
     byId("ask-ok").disabled = true;
     try {
       await question.act(values);

@@ -1,11 +1,11 @@
 // Phase, learning, promise against what was observed, sources, sinks and the detector's own facts.
 
-import { byId, bytes, clock, duration, element, fillList, number, plural, rate } from "./words.js";
+import { ago, byId, bytes, clock, duration, element, fillList, number, plural, rate } from "./words.js";
+import { incidentPath } from "./router.js";
 
-export function showPhase(frame) {
+export function showLearning(frame) {
   const share = frame.stage ? frame.stage.share : frame.progress;
   const learning = frame.phase === "learning";
-  byId("phase").textContent = learning ? (frame.stage ? "calibrating" : "learning") : `watching, ${plural(frame.incidents, "incident")} open`;
   byId("learning").hidden = !learning;
   if (!learning) return;
   const words = frame.stage ? `calibrating: ${frame.stage.name}` : "learning the baseline; no alarms until then";
@@ -13,25 +13,12 @@ export function showPhase(frame) {
   byId("learning-bar").value = share ?? 0;
 }
 
-export class Figures {
-  constructor() {
-    this.before = null;
-    this.speed = null;
-  }
-
-  update(frame) {
-    const { before } = this;
-    if (before && frame.time > before.time && frame.accepted >= before.accepted) {
-      const now = (frame.accepted - before.accepted) / (frame.time - before.time);
-      this.speed = this.speed === null ? now : this.speed + 0.3 * (now - this.speed);
-    }
-    this.before = frame;
-    fillList(byId("figures"), [
-      ["nodes", frame.states.length.toLocaleString("en-GB")],
-      ["samples/s", this.speed === null ? "–" : number(this.speed, 3)],
-      ["stream time", clock(frame.watermark)],
-    ]);
-  }
+export function showFigures(frame) {
+  fillList(byId("figures"), [
+    ["nodes", frame.states.length.toLocaleString("en-GB")],
+    ["samples/s", frame.rate === null ? "–" : number(frame.rate, 3)],
+    ["stream time", clock(frame.watermark, true)],
+  ]);
 }
 
 export function showHealth(status) {
@@ -43,9 +30,12 @@ export function showHealth(status) {
   showParts(byId("sources"), status.sources, (source) => [
     source.lag === null ? null : `lag ${duration(source.lag)}`,
     ...held(source.partitions ?? {}),
-    source.last_batch ? `last data ${duration(status.time - source.last_batch)} ago` : "no data yet",
+    source.last_batch ? `last data ${ago(status.time - source.last_batch)}` : "no data yet",
   ]);
-  showParts(byId("sinks"), status.sinks, (sink) => [sink.waiting ? `${plural(sink.waiting, "record")} waiting` : "nothing waiting"]);
+  showParts(byId("sinks"), status.sinks, (sink) => [
+    sink.waiting ? `${plural(sink.waiting, "record")} waiting` : "nothing waiting",
+    ...(sink.set_aside ? [`${plural(sink.set_aside, "record")} set aside`] : []),
+  ]);
   const facts = byId("facts");
   facts.dataset.flat = "yes";
   const dropped = Object.entries(status.counts).filter(([name, count]) => count && !["received", "accepted"].includes(name));
@@ -55,8 +45,9 @@ export function showHealth(status) {
     ["waiting samples", `${status.queue.samples.toLocaleString("en-GB")} of ${status.queue.capacity.toLocaleString("en-GB")}`],
     ["samples not used", dropped.length ? dropped.map(([name, count]) => `${count.toLocaleString("en-GB")} ${name}`).join(", ") : "none"],
     ["dictionary", `${status.dictionary_size} atoms, coverage ${number(status.coverage, 2)}`],
-    ["latest snapshot", status.state.snapshot ? `${duration(status.time - status.state.snapshot)} ago` : "none yet"],
-    ["journal", bytes(status.state.journal_bytes)],
+    ["latest snapshot", status.state.snapshot ? ago(status.time - status.state.snapshot) : "none yet"],
+    ["journal since then", bytes(status.state.journal_bytes)],
+    ["on disk", bytes(["database", "wal", "backups"].reduce((sum, part) => sum + (status.state.bytes[part] ?? 0), 0))],
     ...(status.report?.warnings ?? []).map((text) => ["warning", text]),
     ...(status.dry_run ? [["dry run", "nothing is sent to any sink"]] : []),
   ]);
@@ -108,6 +99,6 @@ const LOGGED = 40;
 
 export function log(record) {
   const list = byId("log");
-  list.prepend(element("li", {}, element("time", { textContent: clock(record.time) }), element("span", { textContent: record.summary })));
+  list.prepend(element("li", {}, element("time", { textContent: clock(record.time, true) }), record.incident ? element("a", { href: incidentPath(record.incident), textContent: record.summary }) : element("span", { textContent: record.summary })));
   while (list.children.length > LOGGED) list.lastChild.remove();
 }

@@ -1,24 +1,27 @@
-// Incidents as cards, open ones first, and what people say back: accept, clear, label.
+// Incidents as cards, open ones first, on a timeline, and what people say back: accept and clear.
 
 import { get, post } from "./api.js";
 import { findingList } from "./findings.js";
-import { labelFields, labelWords, loadLabel } from "./label.js";
+import { labelWords } from "./label.js";
+import { incidentPath, nodePath } from "./router.js";
+import { Timeline } from "./timeline.js";
 import { byId, clock, element, number, plural } from "./words.js";
 
 const NAMED = 12;
 const KEPT = 60;
-const OFFERED = 50; // nodes to choose from in a label; others by the command line
-const SEVERITY = { critical: "▲ critical", warning: "◆ warning", info: "● info" };
-const ENDS = { cleared: "cleared", accepted: "accepted as the new normal", timed_out: "timed out", merged: "merged into another" };
+export const SEVERITY = { critical: "▲ critical", warning: "◆ warning", info: "● info" };
+export const ENDS = { cleared: "cleared", accepted: "accepted as the new normal", timed_out: "timed out", merged: "merged into another" };
 
 export class Incidents {
-  // `ask(question)` opens the dialog, `opened(name)` a node, `alerted(text)` is read out at once.
-  constructor(ask, opened, alerted) {
-    Object.assign(this, { ask, opened, alerted, records: new Map(), cards: new Map(), findings: new Map(), unfolded: new Set() });
+  // `ask(question)` opens the dialog, `alerted(text)` is read out at once.
+  constructor(ask, alerted) {
+    this.timeline = new Timeline(byId("timeline"));
+    Object.assign(this, { ask, alerted, silenced: new Set(), records: new Map(), cards: new Map(), findings: new Map(), unfolded: new Set() });
   }
 
   async load() {
-    const [{ incidents, findings }] = await Promise.all([get(`/api/v1/incidents?limit=${KEPT}`), loadLabel()]);
+    const { incidents, findings, silenced } = await get(`/api/v1/incidents?limit=${KEPT}`);
+    this.silenced = new Set(silenced);
     this.records = new Map(incidents.map((record) => [record.incident, record]));
     this.findings.clear();
     for (const record of findings) this.found(record);
@@ -63,6 +66,7 @@ export class Incidents {
     this.arrange(byId("incidents-open"), open);
     this.arrange(byId("incidents-ended"), ended);
     byId("incidents-none").hidden = open.length > 0;
+    this.timeline.show(all);
     byId("ended-summary").textContent = `Ended (${ended.length})`;
     byId("ended-fold").hidden = ended.length === 0;
   }
@@ -87,7 +91,7 @@ export class Incidents {
     card.dataset.findings = told;
     card.className = record.resolution ? "ended" : record.severity;
     card.setAttribute("aria-label", `Incident ${record.incident}`);
-    card.replaceChildren(this.head(record), element("p", { class: "summary", textContent: record.summary }), ...this.details(record), findingList(findings, this.unfolded) ?? "", this.actions(record));
+    card.replaceChildren(this.head(record), element("p", { class: "summary" }, element("a", { href: incidentPath(record.incident), textContent: record.summary })), ...this.details(record), findingList(findings, this.unfolded) ?? "", this.actions(record));
     if (focused) (card.querySelector(`[data-action="${focused}"]`) ?? card.querySelector("button"))?.focus();
     return card;
   }
@@ -98,6 +102,7 @@ export class Incidents {
     return element("p", { class: "card-head" },
       element("span", { class: "badge", textContent: SEVERITY[record.severity] ?? record.severity }),
       element("span", { textContent: state }),
+      this.silenced.has(record.incident) ? element("span", { class: "silenced", textContent: "silenced: not sent" }) : null,
       element("span", { class: "soft", textContent: onset }),
       element("span", { class: "soft", textContent: `peak ${number(record.peak)} (threshold ${number(record.threshold)})` }));
   }
@@ -107,11 +112,7 @@ export class Incidents {
     if (record.description.length) {
       parts.push(element("ul", { class: "changes" }, ...record.description.slice(0, 5).map((change) => element("li", { textContent: change.text }))));
     }
-    const chips = record.nodes.slice(0, NAMED).map((node) => {
-      const button = element("button", { type: "button", textContent: node.name, title: `${node.name}: ${node.state}` });
-      button.addEventListener("click", () => this.opened(node.name));
-      return button;
-    });
+    const chips = record.nodes.slice(0, NAMED).map((node) => element("a", { class: "chip", href: nodePath(node.name), textContent: node.name, title: `${node.name}: ${node.state}` }));
     const left = record.nodes.length - NAMED;
     parts.push(element("p", { class: "chips" }, `${plural(record.nodes.length, "node")}: `, ...chips, left > 0 ? `and ${left} more` : ""));
     const labels = record.labels;
@@ -131,27 +132,22 @@ export class Incidents {
     };
     const made = [];
     if (!record.resolution) {
-      made.push(button("accept", "Accept", "This is the new normal: learn it", () => this.confirm(record, "accept", "Accept as the new normal?", "Its nodes learn a new reference from what they do now. This cannot be undone.")));
-      made.push(button("clear", "Clear", "It is over, or never was: learn nothing", () => this.confirm(record, "clear", "Clear this incident?", "Its nodes go on with the reference they had before.")));
+      made.push(button("accept", "Accept", "This is the new normal: learn it", () => this.act(record, "accept")));
+      made.push(button("clear", "Clear", "It is over, or never was: learn nothing", () => this.act(record, "clear")));
     }
-    made.push(button("label", "Label", "Note what you know about it", () => this.label(record)));
+    const link = (text, hash) => element("a", { class: "chip", href: incidentPath(record.incident) + hash, textContent: text, "aria-label": `${text} incident ${record.incident}` });
+    made.push(link("Details", ""), link(record.labels ? "Change label" : "Label", "#label"));
     return element("div", { class: "actions" }, ...made);
+  }
+
+  // What to ask before an incident is accepted or cleared.
+  act(record, action) {
+    if (action === "accept") this.confirm(record, "accept", "Accept as the new normal?", "Its nodes learn a new reference from what they do now. This cannot be undone.");
+    else this.confirm(record, "clear", "Clear this incident?", "Its nodes go on with the reference they had before.");
   }
 
   confirm(record, action, title, words) {
     this.ask({ title, words: `${record.summary} – ${words}`, ok: action === "accept" ? "Accept" : "Clear", act: () => this.send(record, action, {}) });
-  }
-
-  label(record) {
-    const fields = labelFields(record.labels ?? {}, record.nodes.slice(0, OFFERED).map((node) => node.name));
-    this.ask({
-      title: "Label this incident",
-      words: record.summary,
-      extra: findingList(this.foundOf(record), this.unfolded),
-      fields,
-      ok: "Save",
-      act: (values) => this.send(record, "label", values),
-    });
   }
 
   async send(record, action, body) {

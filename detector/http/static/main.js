@@ -1,25 +1,42 @@
-// Puts the page together: one live stream, and everything that shows what it says.
+// Puts the console together: one live stream, the views that show what it says, and the address that chooses one.
 
 import { get, Refused, Stream, token } from "./api.js";
+import { AuditPage } from "./audit.js";
 import { Dialog } from "./dialog.js";
-import { Figures, log, showHealth, showPhase } from "./health.js";
+import { log, showFigures, showHealth, showLearning } from "./health.js";
+import { IncidentPage } from "./incident_page.js";
 import { Incidents } from "./incidents.js";
 import { NetworkMap } from "./map.js";
 import { onTheme, STATES } from "./marks.js";
-import { NodePanel } from "./node.js";
+import { NodePage } from "./node.js";
+import { nodePath, Router } from "./router.js";
+import { SilencesPage } from "./silences.js";
+import { StateLine } from "./states.js";
 import { Legend, SensorTable } from "./table.js";
 import { byId, plural } from "./words.js";
 
 const STATUS_EVERY_MS = 4000;
 const page = { network: null, version: null, frame: null, index: new Map() };
 
+const say = (text) => (byId("spoken").textContent = text);
+const ask = (question) => dialog.ask(question);
 const dialog = new Dialog((again) => askToken("This needs a token.", again));
-const map = new NetworkMap(byId("map"), (node) => openNode(page.network.names[node]), (text) => (byId("spoken").textContent = text));
+const states = new StateLine();
+const map = new NetworkMap(byId("map"), (node) => openNode(page.network.names[node]), say);
 const table = new SensorTable((node) => openNode(page.network.names[node]));
 const legend = new Legend();
-const figures = new Figures();
-const panel = new NodePanel(openNode, closeNode, trouble);
-const incidents = new Incidents((question) => dialog.ask(question), openNode, alerted);
+const nodes = new NodePage(leaveNode, trouble);
+const incidents = new Incidents(ask, alerted);
+const silences = new SilencesPage(page, trouble);
+const incident = new IncidentPage({
+  act: (record, action) => incidents.act(record, action),
+  silence: (record) => silences.propose(record.nodes.map((node) => node.name), () => router.go("/silences")),
+  page, opened: openNode, said: say, failed: trouble,
+});
+const router = new Router({
+  overview: { open: () => requestAnimationFrame(() => map.redraw()) },
+  incident, node: nodes, silences, audit: new AuditPage(trouble),
+});
 const stream = new Stream("/api/v1/live", heard, changed);
 
 function heard(kind, data) {
@@ -31,8 +48,9 @@ function takeFrame(frame) {
   if (frame.states === undefined) return;
   if (frame.network !== page.version) loadNetwork(frame.network);
   page.frame = frame;
-  showPhase(frame);
-  figures.update(frame);
+  states.take(frame);
+  showLearning(frame);
+  showFigures(frame);
   const counts = {};
   for (const letter of frame.states) counts[letter] = (counts[letter] ?? 0) + 1;
   legend.update(counts);
@@ -41,8 +59,8 @@ function takeFrame(frame) {
   if (page.network && page.network.names.length === frame.states.length) {
     map.setFrame(frame);
     table.update(page.network, frame);
+    incident.takeFrame(frame);
   }
-  document.title = frame.incidents ? `(${frame.incidents}) detector` : "detector";
 }
 
 // A page just opened has heard nothing yet: the latest word on each incident is a start.
@@ -52,7 +70,10 @@ function seedLog(records) {
 
 function takeRecord(record) {
   log(record);
-  if (record.incident && record.event.startsWith("incident.")) incidents.take(record);
+  if (record.incident && record.event.startsWith("incident.")) {
+    incidents.take(record);
+    incident.take(record);
+  }
   if (record.event === "detector.calibrated") loadStatus();
 }
 
@@ -71,7 +92,9 @@ async function loadNetwork(version) {
 
 async function loadStatus() {
   try {
-    showHealth(await get("/api/v1/status"));
+    const status = await get("/api/v1/status");
+    states.takeStatus(status);
+    showHealth(status);
   } catch (error) {
     trouble(error);
   }
@@ -79,11 +102,12 @@ async function loadStatus() {
 
 function openNode(name) {
   map.choose(page.index.get(name) ?? -1);
-  return panel.open(name);
+  router.go(nodePath(name));
 }
 
-function closeNode() {
+function leaveNode() {
   const chosen = map.chosen;
+  router.go("/");
   map.choose(-1);
   map.point(chosen);
   byId("map").focus({ preventScroll: true });
@@ -98,6 +122,7 @@ function alerted(text) {
 function changed(state, why) {
   const line = byId("connection");
   line.className = `connection ${state}`;
+  states.connected(state);
   if (state === "refused") {
     line.textContent = "a token is needed";
     askToken(why);
@@ -113,23 +138,45 @@ function changed(state, why) {
 // What cannot be shown now comes with the next refresh; the stream itself says when it is lost.
 function trouble(error) {
   if (error instanceof Refused) changed("refused", error.message);
-  else byId("spoken").textContent = error.message;
+  else say(error.message);
 }
 
 function askToken(why, again = null) {
+  if (again === null && dialog.asks === "Token") return; // what is being typed stays
   dialog.ask({
     title: "Token",
     words: `${why} It is kept until this tab is closed.`,
-    fields: [{ name: "token", label: "Token of http.token or http.token_file", secret: true }],
+    fields: [{ name: "token", label: "Token of http.token, http.token_file or http.tokens", secret: true }],
     ok: "Use it",
     act: async (values) => {
       token.set(values.token ?? "");
       if (again) await again();
       stream.start();
+      router.show();
     },
   });
 }
 
+// Names that begin as what was typed come first; Enter opens the first of them.
+function found(wanted, most) {
+  const low = wanted.toLowerCase();
+  const names = page.network?.names ?? [];
+  const first = names.filter((name) => name.toLowerCase().startsWith(low)).slice(0, most);
+  return [...first, ...names.filter((name) => !first.includes(name) && name.toLowerCase().includes(low)).slice(0, most - first.length)];
+}
+
+byId("find-name").addEventListener("input", (event) => {
+  const names = event.target.value ? found(event.target.value, 12) : [];
+  byId("find-names").replaceChildren(...names.map((name) => Object.assign(document.createElement("option"), { value: name })));
+});
+byId("find").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const wanted = byId("find-name").value;
+  const name = page.index.has(wanted) ? wanted : found(wanted, 1)[0];
+  if (!wanted || name === undefined) return say(`no sensor is named like ${wanted}`);
+  byId("find-name").value = "";
+  openNode(name);
+});
 byId("zoom-in").addEventListener("click", () => map.scaleBy(1.6));
 byId("zoom-out").addEventListener("click", () => map.scaleBy(1 / 1.6));
 byId("zoom-fit").addEventListener("click", () => map.fit());
@@ -137,7 +184,9 @@ byId("token-button").addEventListener("click", () => askToken("Commands may need
 onTheme(() => {
   legend.build();
   map.redraw();
-  panel.redraw();
+  nodes.redraw();
+  incident.redraw();
 });
 setInterval(() => document.hidden || loadStatus(), STATUS_EVERY_MS);
+router.show();
 stream.start();

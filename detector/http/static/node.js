@@ -1,66 +1,136 @@
-// The panel of one node: signal and windows, statistic, ratio, scores, neighbours; refreshed while it is open.
+// The page of one node: hours or days of history, its windows now, ratio, scores, neighbours; refreshed while it is open.
 
 import { get } from "./api.js";
-import { RatioChart, SignalChart, StatisticChart } from "./charts.js";
-import { STATES } from "./marks.js";
-import { byId, clock, element, number } from "./words.js";
+import { RatioChart, SignalChart } from "./charts.js";
+import { colours, STATES } from "./marks.js";
+import { incidentPath, nodePath } from "./router.js";
+import { band, TimeChart, TimeGroup } from "./time_chart.js";
+import { byId, clock, duration, element, number } from "./words.js";
 
 const EVERY_MS = 2000;
+const HISTORY_MS = 10000;
 const words = Object.fromEntries(STATES.map((state) => [state.name, state.words]));
 
-export class NodePanel {
-  // `opened(name)` for a neighbour, `closed()` when the reader is done, `failed(error)` for trouble.
-  constructor(opened, closed, failed) {
-    Object.assign(this, { opened, closed, failed, name: null, timer: null, component: 0, near: null, asking: 0 });
+export class NodePage {
+  // `left()` when the reader is done, `failed(error)` for trouble.
+  constructor(left, failed) {
+    Object.assign(this, { failed, name: null, timer: null, component: 0, near: null, asking: 0, asked: 0, charts: new Map() });
     this.section = byId("node");
     this.signal = new SignalChart(byId("chart-signal"));
-    this.statistic = new StatisticChart(byId("chart-statistic"));
     this.ratio = new RatioChart(byId("chart-ratio"));
-    byId("node-close").addEventListener("click", () => this.close());
-    this.section.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
+    this.group = new TimeGroup();
+    byId("history-tools").replaceChildren(this.group.tools("Time that is shown"));
+    byId("history-span").addEventListener("change", () => this.wider());
+    byId("node-close").addEventListener("click", left);
+    this.section.addEventListener("keydown", (event) => event.key === "Escape" && left());
   }
 
   async open(name) {
     this.name = name;
     this.component = 0;
     this.near = null;
-    this.section.hidden = false;
+    this.asked = 0;
+    document.title = `${name} – detector`;
     byId("node-title").textContent = name;
     byId("node-facts").textContent = "";
-    for (const chart of [this.signal, this.statistic, this.ratio]) chart.clear();
+    byId("node-missing").hidden = true;
+    this.clear();
     await this.refresh();
     byId("node-title").focus({ preventScroll: true });
-    this.section.scrollIntoView({ block: "nearest" });
   }
 
   close() {
     clearTimeout(this.timer);
     this.name = null;
-    this.section.hidden = true;
-    this.closed();
+  }
+
+  clear() {
+    for (const chart of [this.signal, this.ratio]) chart.clear();
+    for (const chart of this.charts.values()) chart.remove();
+    this.charts.clear();
+    this.group.shown = null;
+    for (const id of ["history-charts", "history-incidents"]) byId(id).replaceChildren();
   }
 
   redraw() {
-    for (const chart of [this.signal, this.statistic, this.ratio]) chart.clear();
+    this.clear();
+    this.asked = 0;
     if (this.name !== null) this.refresh();
+  }
+
+  wider() {
+    this.group.shown = null;
+    this.asked = 0;
+    this.refresh();
   }
 
   async refresh() {
     clearTimeout(this.timer);
     const { name } = this;
     const asking = ++this.asking;
-    const path = encodeURIComponent(name);
+    const path = `/api/v1/nodes/${encodeURIComponent(name)}`;
+    const due = Date.now() - this.asked >= HISTORY_MS;
     try {
-      const [view, history] = await Promise.all([get(`/api/v1/nodes/${path}`), get(`/api/v1/history/${path}`)]);
+      const [view, history] = await Promise.all([get(path), due ? get(`${path}/history?span=${byId("history-span").value}`) : null]);
       if (asking !== this.asking || this.name !== name) return; // another node was opened meanwhile
-      this.show(view, history);
+      this.show(view);
+      if (history) {
+        this.asked = Date.now();
+        this.showHistory(history);
+      }
     } catch (error) {
-      if (asking === this.asking) this.failed(error);
+      if (asking !== this.asking) return;
+      if (error.status === 404) {
+        byId("node-missing").hidden = false;
+        return;
+      }
+      this.failed(error);
     }
     if (this.name === name) this.timer = setTimeout(() => this.refresh(), EVERY_MS);
   }
 
-  show(view, history) {
+  showHistory(history) {
+    const { times } = history;
+    byId("history-none").hidden = times.length > 1;
+    byId("history-facts").textContent = history.width ? `One row every ${duration(history.width)}: the mean, with lowest and highest around it.` : "";
+    this.showIncidents(history.incidents);
+    if (times.length < 2) return;
+    this.group.setWhole(times[0], times.at(-1));
+    const colour = colours();
+    const marks = history.incidents.map((one) => ({ time: Math.max(one.begin, times[0]), until: one.end ?? times.at(-1) }));
+    history.mean.forEach((mean, c) => {
+      const component = history.components[c] ?? `component ${c + 1}`;
+      this.chart(component).show(times, [
+        { label: component, stroke: colour.ink, values: mean },
+        ...band(history, c),
+      ], { marks });
+    });
+    const level = (value) => times.map(() => value);
+    this.chart("statistic against threshold").show(times, [
+      { label: "node", stroke: colour.now, width: 2, values: history.statistic },
+      { label: "threshold of a node", stroke: colour.now, dash: [6, 4], values: level(history.threshold) },
+      { label: "pooled with neighbours", stroke: colour.before, values: history.event_statistic },
+      { label: "threshold of the network", stroke: colour.before, dash: [2, 4], values: level(history.event_threshold) },
+    ], { marks, top: history.event_threshold });
+  }
+
+  chart(title) {
+    let chart = this.charts.get(title);
+    if (!chart) {
+      const place = element("div", { "aria-label": `${this.name}: ${title}. Arrow keys move, plus and minus zoom, 0 shows all.` });
+      byId("history-charts").append(element("figure", {}, element("figcaption", { textContent: title }), place));
+      this.charts.set(title, (chart = new TimeChart(place, this.group, 180)));
+    }
+    return chart;
+  }
+
+  showIncidents(incidents) {
+    byId("history-incidents").replaceChildren(...(incidents.length ? incidents.map((one) => element("li", {},
+      element("time", { textContent: clock(one.begin, true) }), " ", element("a", { href: incidentPath(one.incident), textContent: one.summary }),
+      element("span", { class: "soft", textContent: one.end === null ? " open" : ` ended ${clock(one.end, true)}` }))) : [element("li", { class: "soft", textContent: "None in this time." })]));
+  }
+
+  show(view) {
     this.showFacts(view);
     this.showNeighbours(view.neighbours);
     const ready = view.reference !== undefined;
@@ -72,11 +142,9 @@ export class NodePanel {
     }
     const components = view.reference[0]?.map((_, c) => view.components[c] ?? `component ${c + 1}`) ?? view.components;
     const known = view.scale.every((scale) => scale !== null);
-    byId("signal-caption").textContent = known ? "Signal" : "Signal, in baseline standard deviations";
+    byId("signal-caption").textContent = known ? "Windows that are compared now" : "Windows that are compared now, in baseline standard deviations";
     this.signal.show(view, components);
-    this.statistic.show(history);
     this.describe("chart-signal", `${view.reference.length} reference and ${view.recent.length} recent samples`);
-    this.describe("chart-statistic", `statistic ${number(view.statistic)}, threshold ${number(view.threshold)}`);
     this.showRatio(view, components);
     this.showScales(view.scales);
   }
@@ -87,23 +155,20 @@ export class NodePanel {
       facts.push(`statistic ${number(view.statistic)} (threshold ${number(view.threshold)})`);
       facts.push(`pooled with its neighbours ${number(view.event_statistic)} (threshold ${number(view.event_threshold)})`);
     }
-    if (view.onset) facts.push(`changed about ${clock(view.onset)}`);
-    if (view.incident) facts.push(`in incident ${view.incident}; its reference is held`);
+    if (view.onset) facts.push(`changed about ${clock(view.onset, true)}`);
     if (view.preprocess?.learnt === false) facts.push(view.preprocess.why);
-    byId("node-facts").textContent = facts.join(" · ");
+    const place = byId("node-facts");
+    place.textContent = facts.join(" · ");
+    if (view.incident) place.append(" · in ", element("a", { href: incidentPath(view.incident), textContent: `incident ${view.incident}` }), "; its reference is held");
   }
 
   showNeighbours(names) {
     const key = names.join("\n");
-    if (this.near === key) return; // the buttons stay, and with them the focus
+    if (this.near === key) return; // the links stay, and with them the focus
     this.near = key;
-    const buttons = names.slice(0, 24).map((name) => {
-      const button = element("button", { type: "button", textContent: name });
-      button.addEventListener("click", () => this.opened(name));
-      return button;
-    });
+    const links = names.slice(0, 24).map((name) => element("a", { class: "chip", href: nodePath(name), textContent: name }));
     const more = names.length > 24 ? `and ${names.length - 24} more` : "";
-    byId("node-near").replaceChildren(names.length ? "Neighbours: " : "No neighbours.", ...buttons, more);
+    byId("node-near").replaceChildren(names.length ? "Neighbours: " : "No neighbours.", ...links, more);
   }
 
   showRatio(view, components) {

@@ -29,13 +29,20 @@ export function clock(time, withDate = false) {
   return (withDate ? text.slice(0, 10) + " " : "") + text.slice(11, 19) + " UTC";
 }
 
+// As `clock`, with "T" and without the unit: what a field for a date and time takes.
+export const fieldTime = (time) => new Date(time * 1000).toISOString().slice(0, 16);
+
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   for (const [name, size] of [["d", 86400], ["h", 3600], ["min", 60]]) {
     if (Math.abs(seconds) >= size) return `${number(seconds / size, 2)} ${name}`;
   }
+  if (seconds !== 0 && Math.abs(seconds) < 1) return Math.abs(seconds) < 1e-3 ? "less than 1 ms" : `${number(seconds * 1000, 2)} ms`;
   return `${number(seconds, 2)} s`;
 }
+
+// How long ago, in words; what is less than a second ago is now.
+export const ago = (seconds) => (seconds < 1 ? "now" : `${duration(seconds)} ago`);
 
 // A rate per second as "one in 3 d".
 export function rate(perSecond) {

@@ -7,6 +7,8 @@ import json
 import re
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +25,7 @@ from detector.cli.main import cli
 from detector.cli.send_test_alert import made_up_incident
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
+from tests import servers
 
 CANARY = "canary-9f3a7"
 CONFIG = """\
@@ -200,9 +203,12 @@ def test_check_tries_the_connectors(folder: Path) -> None:
     said = run("check", "--connect", code=69)
     assert "sources.log: cannot open" in said.stderr
     (folder / "samples.jsonl").write_text("")
-    assert "sources.log: ok\nsinks.archive: ok\n" in run("check", "--connect").stdout
+    assert (
+        "sources.log: ok, but there is nothing to read\nsinks.archive: ok\n"
+        in run("check", "--connect").stdout
+    )
     tried = json.loads(run("check", "--connect", "--json").stdout)["connectors"]
-    assert tried == {"sources.log": "ok", "sinks.archive": "ok"}
+    assert tried == {"sources.log": "ok, but there is nothing to read", "sinks.archive": "ok"}
     assert not (folder / "state").exists()
 
 
@@ -347,6 +353,29 @@ def test_a_test_alert_goes_through_the_real_sinks(folder: Path) -> None:
     assert all(record["details"] == {"test": True} for record in records)
     assert json.loads(run("send-test-alert", "--sink", "archive", "--json").stdout) == {"archive": "sent"}
     assert "'x' is none of archive" in run("send-test-alert", "--sink", "x", code=2).stderr
+
+
+def test_a_test_alert_stays_open_where_people_are_notified_late(folder: Path) -> None:
+    """Alertmanager waits before it notifies: the alert is active until its end is sent."""
+    at = servers.alertmanager(folder / "am")
+    try:
+        url = f"http://127.0.0.1:{at.port}"
+        more = f"sinks: {{pager: {{type: alertmanager, url: '{url}', console_url: 'http://x'}}}}"
+        (folder / "config.yaml").write_text(re.sub("sinks: .*", more, CONFIG))
+        seen = []
+        sending = Thread(target=lambda: run("send-test-alert", "--open-for", "3s", "--severity", "critical"))
+        sending.start()
+        while sending.is_alive():
+            with urllib.request.urlopen(f"{url}/api/v2/alerts?active=true") as answer:
+                seen += json.load(answer)
+            time.sleep(0.2)
+        sending.join()
+        assert {alert["labels"]["severity"] for alert in seen} == {"critical"}
+        assert seen[0]["generatorURL"].startswith("http://x/incidents/test-")
+        with urllib.request.urlopen(f"{url}/api/v2/alerts?active=true") as answer:
+            assert json.load(answer) == []
+    finally:
+        at.stop()
 
 
 def test_a_sink_that_fails_is_named(folder: Path) -> None:

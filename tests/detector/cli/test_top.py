@@ -124,7 +124,7 @@ def test_live_view_ends_with_q(daemon: Path) -> None:
                     heard += os.read(ours, 65536)
                 except OSError:
                     break
-        assert process.wait(10) == 0
+        assert process.wait(rig.PATIENCE_S) == 0
     finally:
         process.kill()
         os.close(ours)

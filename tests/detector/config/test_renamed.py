@@ -42,6 +42,28 @@ def test_old_keys_are_read_with_a_warning_each() -> None:
     ]
 
 
+def test_the_exchange_is_read_where_it_was() -> None:
+    """It belonged to regimes; now footprints have it, too. Its problems are told at its old place."""
+    peers = "sources: {in: {type: stdin}, hear: {type: mqtt, host: h, topics: [t]}}"
+    head = HEAD.replace("sources: {in: {type: stdin}}", peers)
+    exchange = "{name: a, peers: [b], source: hear, sink: out}"
+    text = head.replace("{type: stdout}", "{type: mqtt, host: h, topic: t}")
+    old = f"diagnosis:\n  regime: {{alpha: 0.1, exchange: {exchange}}}\n"
+    config = Config.parse(text + old)
+    assert config.exchange == Config.parse(text + f"diagnosis: {{exchange: {exchange}}}\n").exchange
+    assert settings_of(config.diagnosis, "regime").alpha == 0.1
+    (doubt,) = config.doubts()
+    assert str(doubt).startswith(
+        "configuration:5:24: diagnosis.exchange: diagnosis.regime.exchange is called"
+    )
+    with pytest.raises(
+        ConfigError, match=r"configuration:5:56: diagnosis\.exchange\.source: there is no source 'x'"
+    ):
+        Config.parse(text + old.replace("source: hear", "source: x"))
+    with pytest.raises(ConfigError, match=r"diagnosis\.regime\.exchange: unknown key"):
+        Config.parse(text + old + f"  exchange: {exchange}\n")
+
+
 def test_new_keys_give_no_warning() -> None:
     text = HEAD + OLD.replace("aftermath", "diagnosis")
     for old, new in RENAMED.items():

@@ -60,7 +60,7 @@ def test_stop_during_calibration_is_quick(tmp_path: Path) -> None:
     )
     with rig.Service(config) as service:
         service.wait_ready()
-        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"], timeout=60)
+        rig.wait_for(lambda: service.ask("/api/v1/status")[1]["calibrating"])
         assert service.ask("/healthz")[0] == 200
         begun = time.monotonic()
         assert service.stop() == 0
@@ -83,12 +83,12 @@ def test_second_signal_hurries(tmp_path: Path) -> None:
         time.sleep(0.3)
         begun = time.monotonic()
         service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(10) == 0
+        assert service.process.wait(rig.PATIENCE_S) == 0
         assert time.monotonic() - begun < 4
     assert inspect(tmp_path / "state")["outbox"] == {"hook": 1}
     hook.delay = 0.0
     with rig.Service(config, "--once") as service:
-        assert service.process.wait(60) == 0
+        assert service.process.wait(rig.PATIENCE_S) == 0
     assert len(hook.ids) == 1
     hook.close()
 
@@ -98,7 +98,7 @@ def test_dry_run_sends_nothing_and_keeps_what_waits(tmp_path: Path) -> None:
     feed(tmp_path, 0, 20)
     config = rig.write_config(tmp_path)
     with rig.Service(config, "--once", "--dry-run") as service:
-        assert service.process.wait(60) == 0
+        assert service.process.wait(rig.PATIENCE_S) == 0
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -106,7 +106,7 @@ def test_once_takes_silence_for_the_end_of_a_followed_file(tmp_path: Path) -> No
     """A file that is followed never ends by itself; a source says so, the task does not know its type."""
     feed(tmp_path, 0, 20)
     with rig.Service(rig.write_config(tmp_path, sources=tail(tmp_path)), "--once") as service:
-        assert service.process.wait(60) == 0
+        assert service.process.wait(rig.PATIENCE_S) == 0
         assert "source in has ended" in service.said()
 
 
@@ -115,7 +115,7 @@ def test_a_source_of_which_nothing_can_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("time,n0,n1\n" + "1700000000,1.0,2.0\n" * 50)
     source = {"type": "file", "path": str(tmp_path / "in.jsonl"), "decode": {"format": "json"}}
     with rig.Service(rig.write_config(tmp_path, sources={"in": source}), "--once") as service:
-        assert service.process.wait(60) == 0
+        assert service.process.wait(rig.PATIENCE_S) == 0
         assert "source in: nothing of this can be used: 51 malformed; see its decode" in service.said()
 
 
@@ -250,7 +250,7 @@ def test_what_was_learnt_with_other_settings_is_refused(
         assert service.metric("watching") == 1
         assert service.stop() == 0
     with rig.Service(config) as service:
-        assert service.process.wait(30) == 78
+        assert service.process.wait(rig.PATIENCE_S) == 78
         assert said in service.said()
         assert service.said().count("state.directory") == 1
 
@@ -262,23 +262,23 @@ def test_exit_codes(tmp_path: Path) -> None:
     with rig.Service(config) as first:
         first.wait_ready()
         with rig.Service(config) as second:
-            assert second.process.wait(30) == 78
+            assert second.process.wait(rig.PATIENCE_S) == 78
             assert "in use by another process" in second.said()
         taken = rig.write_config(
             tmp_path, http={"port": first.port}, state={"directory": str(tmp_path / "other")}
         )
         with rig.Service(taken) as third:
-            assert third.process.wait(30) == 69
+            assert third.process.wait(rig.PATIENCE_S) == 69
         first.stop()
     with sqlite3.connect(tmp_path / "state" / "detector.db") as connection:
         connection.execute("PRAGMA user_version = 99")
     with rig.Service(rig.write_config(tmp_path)) as newer:
-        assert newer.process.wait(30) == 78
+        assert newer.process.wait(rig.PATIENCE_S) == 78
         assert "newer detector" in newer.said()
     (tmp_path / "file").write_text("")
     blocked = rig.write_config(tmp_path, state={"directory": str(tmp_path / "file" / "state")})
     with rig.Service(blocked) as unusable:
-        assert unusable.process.wait(30) == 74
+        assert unusable.process.wait(rig.PATIENCE_S) == 74
 
 
 def test_starts_with_the_broker_down(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_senders_that_wait_for_us_are_committed_at_once(tmp_path: Path, learnt_s
             publish = [servers.program("mosquitto_pub"), "-p", str(broker.port), "-q", "1", "-l", "-t", "s"]
             sent = "\n".join(rig.lines(rig.LEARN + 60, rig.LEARN + 65)) + "\n"
             subprocess.run(publish, input=sent, text=True, check=True)
-            rig.wait_for(lambda: service.metric("samples_received_total") == 40, timeout=20)
+            rig.wait_for(lambda: service.metric("samples_received_total") == 40)
             assert service.stop() == 0
     finally:
         broker.stop()

@@ -69,7 +69,7 @@ def test_changes_while_running(tmp_path: Path, split_state: Path) -> None:
     append(reference / "in.jsonl", samples(BEGIN, 1100))
     config = rig.write_config(reference, graph={"edges": [*EDGES, PAIR]}, **SETTINGS)
     with rig.Service(config, "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
 
     rig.copy_state(split_state, tmp_path)
     data = tmp_path / "in.jsonl"

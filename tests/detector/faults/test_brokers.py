@@ -136,7 +136,7 @@ class Watch:
 
 def within(limit: float, condition: Callable[[], bool], what: str) -> None:
     begun = time.monotonic()
-    rig.wait_for(condition, timeout=60, what=what)
+    rig.wait_for(condition, what=what)
     assert time.monotonic() - begun < limit + SLACK_S, what
 
 
@@ -157,7 +157,7 @@ def test_brokers_killed_and_back(tmp_path: Path, learnt_state: Path, running: Se
     rig.copy_state(learnt_state, reference)
     (reference / "in.jsonl").write_text("\n".join(lines) + "\n")
     with rig.Service(rig.write_config(reference, align=align), "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
     records = [json.loads(line) for line in (reference / "out.jsonl").read_text().splitlines()]
     due = {
         one["id"] for one in records if one["time"] < rig.START + END and one["event"] != "incident.analyzed"

@@ -34,7 +34,7 @@ PER_MESSAGE = 100
 KEPT = 500  # messages: the mock cluster forgets what exceeds 5 MB of a partition
 QUEUED = 50_000  # messages: the broker of the tests keeps 100,000 for a client that is slower
 MEMORY = 512 * 2**20
-BACKLOG_S = 60.0
+BACKLOG_S = 240.0
 NODES = [f"n{k:03d}" for k in range(200)]
 EDGES = [[one, two] for one, two in zip(NODES, [*NODES[1:], NODES[0]], strict=True)]
 TICKS = SAMPLES // len(NODES)

@@ -326,7 +326,7 @@ def test_a_removed_folder_is_made_anew_and_locked(tmp_path: Path, learnt_state: 
         with pytest.raises(StateRefused, match="in use"):
             Lock(tmp_path / "state")
         with rig.Service(tmp_path / "config.yaml") as second:
-            assert second.process.wait(30) == 78
+            assert second.process.wait(rig.PATIENCE_S) == 78
             assert "in use by another process" in second.said()
         write(500, 600)
         rig.wait_for(lambda: service.metric("ticks_total") > 130)
@@ -351,7 +351,7 @@ def test_a_folder_that_is_another_one_stops_the_daemon(
     with tailing(tmp_path, learnt_state) as (service, _):
         (tmp_path / "state").rename(tmp_path / "gone")
         other.rename(tmp_path / "state")
-        assert service.process.wait(30) == 78
+        assert service.process.wait(rig.PATIENCE_S) == 78
         said = "in use by another process" if locked else "was replaced by another state"
         assert said in service.said()
         assert "Traceback" not in service.said()

@@ -89,7 +89,7 @@ def test_killed_before_the_examination(tmp_path: Path, learnt_state: Path) -> No
     assert inspect(tmp_path / "state")["case_files"]["waiting"] >= 2
     for _ in range(2):
         with rig.Service(path, "--once") as service:
-            assert service.process.wait(60) == 0, service.said()
+            assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
 
     ids = rig.ids(tmp_path / "out.jsonl")
     assert len(findings(ids)) == 1

@@ -120,7 +120,7 @@ def test_a_read_only_disk(tmp_path: Path, learnt_state: Path, own_disk: Path) ->
         # No file system becomes read-only while files are open for writing: it is the start that meets it.
         rig.wait_for(lambda: turn(own_disk, "ro"))
         with rig.Service(config) as service:
-            assert service.process.wait(60) == 74
+            assert service.process.wait(rig.PATIENCE_S) == 74
             assert "Read-only file system" in service.said()
             assert "Traceback" not in service.said()
         assert turn(own_disk, "rw")

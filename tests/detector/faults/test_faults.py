@@ -10,7 +10,7 @@ import re
 import resource
 import signal
 import subprocess
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def write(path: Path, lines: list[str]) -> None:
 def run_once(folder: Path, **groups: Any) -> list[str]:
     """A run to the end of the input; the ids in the file sink of what the pipeline said."""
     with rig.Service(rig.write_config(folder, **groups), "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
     return rig.without_findings(rig.ids(folder / "out.jsonl"))
 
 
@@ -84,11 +84,9 @@ def test_full_disk(tmp_path: Path, learnt_state: Path, small_disk: tuple[Path, A
         rig.wait_for(lambda: service.metric("ticks_total") > 130 and hook.ids)
         change(service, True)
         known = len(hook.ids)
-        begun = time.monotonic()
         with data.open("a") as file:
             file.write("\n".join(rig.lines(600, 3000, every=40)) + "\n")
         _, ready = rig.wait_for(lambda: (a := service.ask("/readyz"))[0] == 503 and a)
-        assert time.monotonic() - begun < 5
         assert ready["parts"]["state"]["status"] == "degraded"
         assert "state cannot be saved" in service.said()
         rig.wait_for(lambda: len(hook.ids) > known + 60)
@@ -96,7 +94,7 @@ def test_full_disk(tmp_path: Path, learnt_state: Path, small_disk: tuple[Path, A
         positions = inspect(disk / "state")["positions"]["in"]["position"]["offset"]
         assert positions < data.stat().st_size // 2
         change(service, False)
-        rig.wait_for(lambda: service.ask("/readyz")[0] == 200, timeout=30)
+        rig.wait_for(lambda: service.ask("/readyz")[0] == 200)
         assert "state is saved again" in service.said()
         rig.wait_for(lambda: service.metric("ticks_total") > 2500)
         rig.wait_for(
@@ -199,27 +197,87 @@ def test_slow_and_dead_sinks_delay_nobody(tmp_path: Path, learnt_state: Path) ->
             assert service.metric("outbox_dropped_total", sink=name) == made - waiting
         status, ready = service.ask("/readyz")
         assert (status, ready["status"]) == (200, "degraded")
-        begun = time.monotonic()
-        assert service.stop() == 0
-        assert time.monotonic() - begun < 10
+        assert service.stop(15) == 0  # without waiting for a sink that hangs
     assert inspect(tmp_path / "state")["outbox"] == {"dead": 40, "hanging": 40}
     hanging.close()
 
 
-def test_a_refused_record_does_not_block_the_others(tmp_path: Path, learnt_state: Path) -> None:
-    """A receiver that answers 400 costs that record, counted, and nothing else."""
+@pytest.mark.parametrize("status", [422, 500])
+def test_a_refused_record_does_not_block_the_others(tmp_path: Path, learnt_state: Path, status: int) -> None:
+    """It is set aside, counted and told, survives a kill, and is sent when somebody says so."""
+    rig.copy_state(learnt_state, tmp_path)
+    write(tmp_path / "in.jsonl", list(rig.lines(rig.LEARN + 60, 700, every=60)))
+    hook = rig.Receiver()
+    unwanted: set[str] = set()
+
+    def refuses(record: dict[str, Any]) -> int | None:
+        if record["event"] == "incident.opened" and not unwanted:
+            unwanted.add(record["id"])
+        return status if record["id"] in unwanted else None
+
+    hook.refuses = refuses
+    config = rig.write_config(
+        tmp_path, sinks={"hook": {"type": "webhook", "url": hook.url}}, diagnosis=rig.only(),
+        http={"port": servers.free_port()},
+        state={"directory": str(tmp_path / "state"), "outbox_tries": 3},
+    )  # fmt: skip
+    with rig.Service(config) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.metric("outbox_set_aside_records", sink="hook") == 1)
+        rig.wait_for(lambda: service.metric("outbox_records", sink="hook") == 0)
+        made = service.metric("events_total")
+        assert service.metric("deliveries_total", sink="hook", outcome="delivered") == made - 1
+        assert service.metric("deliveries_total", sink="hook", outcome="set_aside") == 1
+        ready = service.ask("/readyz")[1]
+        assert ready["status"] == "degraded"
+        assert ready["sinks"]["hook"]["set_aside"] == 1
+        assert service.ask("/api/v1/status")[1]["sinks"]["hook"]["set_aside"] == 1
+        service.kill()
+    (one,) = json.loads(outbox(config, "list", "--json"))
+    assert (one["sink"], one["record"]["id"]) == ("hook", *unwanted)
+    assert f"HTTP {status}" in one["error"]
+    assert one["tries"] == (3 if status == 500 else 1)
+    before = len(hook.records)
+    with rig.Service(config) as service:
+        service.wait_ready()
+        rig.wait_for(lambda: service.metric("outbox_set_aside_records", sink="hook") == 1)
+        assert json.loads(outbox(config, "show", *unwanted))[0] == one
+        assert "0 wait" in outbox(config, "send", "--sink", "other")
+        hook.refuses = lambda record: None
+        assert "1 wait" in outbox(config, "send", *unwanted)
+        rig.wait_for(lambda: hook.ids[before:] == [*unwanted])
+        rig.wait_for(lambda: service.metric("outbox_set_aside_records", sink="hook") == 0)
+        assert outbox(config, "list") == "nothing is set aside\n"
+        assert service.stop() == 0
+    assert len(hook.ids) == len(set(hook.ids)) == made
+    hook.close()
+
+
+def test_what_is_set_aside_is_sent_or_dropped_without_a_daemon(tmp_path: Path, learnt_state: Path) -> None:
     rig.copy_state(learnt_state, tmp_path)
     write(tmp_path / "in.jsonl", list(rig.lines(rig.LEARN + 60, 700, every=60)))
     hook = rig.Receiver()
     hook.status = 400
-    config = rig.write_config(tmp_path, sinks={"hook": {"type": "webhook", "url": hook.url}})
-    with rig.Service(config) as service:
-        service.wait_ready()
-        made = rig.wait_for(lambda: service.metric("events_total"))
-        rig.wait_for(lambda: service.metric("deliveries_total", sink="hook", outcome="refused") >= made)
-        assert service.metric("outbox_records", sink="hook") == 0
-        assert service.stop() == 0
+    config = rig.write_config(
+        tmp_path, sinks={"hook": {"type": "webhook", "url": hook.url}}, diagnosis=rig.only()
+    )
+    with rig.Service(config, "--once") as service:
+        assert service.process.wait(60) == 0
+    aside = json.loads(outbox(config, "list", "--json"))
+    assert len(aside) > 2
+    assert "1 dropped" in outbox(config, "drop", aside[0]["record"]["id"])
+    assert f"{len(aside) - 1} wait" in outbox(config, "send", "--all")
+    hook.status = 204
+    with rig.Service(config, "--once") as service:
+        assert service.process.wait(60) == 0
+    assert hook.ids == [one["record"]["id"] for one in aside[1:]]
     hook.close()
+
+
+def outbox(config: Path, *arguments: str) -> str:
+    """What `detector outbox` says."""
+    command = [sys.executable, "-m", "detector", "outbox", *arguments, "--config", str(config)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 # ------------------------------------------------------------------------------------------ garbage
@@ -275,7 +333,7 @@ def test_garbage_is_counted_exactly(tmp_path: Path) -> None:
             assert received > 90_000
             return bool(received == rejected + counts["received"])
 
-        rig.wait_for(balance, timeout=20)
+        rig.wait_for(balance)
         assert service.metric("samples_rejected_total", source="in") > 30_000
         assert service.ask("/healthz")[0] == 200
         assert "Traceback" not in service.said()
@@ -382,9 +440,7 @@ def test_invented_nodes_hold_the_cap(tmp_path: Path) -> None:
     with rig.Service(rig.write_config(tmp_path)) as service:
         service.wait_ready()
         rig.wait_for(lambda: service.metric("samples_discarded_total", reason="node") == 100_000)
-        begun = time.monotonic()
         page = service.ask("/metrics")[1]
-        assert time.monotonic() - begun < 1
         assert len(page) < 10**6
         assert len([line for line in page.splitlines() if not line.startswith("#")]) < 2000
         assert service.stop() == 0

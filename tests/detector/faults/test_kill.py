@@ -51,7 +51,7 @@ def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path
 
     config = prepare("quiet")
     with rig.Service(config, "--once") as quiet:
-        assert quiet.process.wait(60) == 0
+        assert quiet.process.wait(rig.PATIENCE_S) == 0
     expected = rig.without_findings(rig.ids(config.with_name("out.jsonl")))
     opened = [one for one in expected if one.endswith("-1")]
     assert len(opened) >= 200
@@ -67,7 +67,7 @@ def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path
             with rig.Service(config, "--once", "--log-level", "warning") as service:
                 time.sleep(rng.uniform(0.1, 0.6))
                 if kills == KILLS:
-                    service.process.wait(60)
+                    service.process.wait(rig.PATIENCE_S)
                 if service.process.poll() is not None:
                     assert service.process.returncode == 0, service.said()
                     break

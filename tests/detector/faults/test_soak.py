@@ -110,9 +110,10 @@ def test_reloads_leave_nothing_behind(tmp_path: Path, learnt_state: Path) -> Non
     third = RELOADS // 3
     memory, threads, descriptors = zip(*seen, strict=True)
     assert min(memory[-third:]) - min(memory[third : 2 * third]) < GROWTH_MB, memory
-    assert max(threads[-third:]) <= max(threads[third : 2 * third]) + 1, threads
-    assert max(descriptors[-third:]) <= max(descriptors[third : 2 * third]) + 2, descriptors
-    assert max(tasks[-third:]) <= max(tasks[third : 2 * third]) + 1, tasks
+    # The least of the last ones: a leak raises it, what is under way for a moment does not.
+    assert min(threads[-third:]) <= max(threads[third : 2 * third]) + 1, threads
+    assert min(descriptors[-third:]) <= max(descriptors[third : 2 * third]) + 2, descriptors
+    assert min(tasks[-third:]) <= max(tasks[third : 2 * third]) + 1, tasks
 
 
 def test_a_signal_during_a_reload_is_heard(tmp_path: Path, learnt_state: Path) -> None:

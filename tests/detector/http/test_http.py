@@ -137,10 +137,9 @@ def test_events_are_streamed(service: rig.Service) -> None:
     while incident[-1]["id"].encode() not in seen:
         seen += answer.read1(4096)
     service.ask(f"/api/v1/incidents/{incident[0]['incident']}/label", "POST", {"alarm": "true"})
-    while b"event: incident.labelled" not in seen:
+    while not (told := [part for part in seen.split(b"\n\n")[:-1] if b"event: incident.labelled" in part]):
         seen += answer.read1(4096)
-    events = [part for part in seen.split(b"\n\n") if part.startswith(b"id: ")]
-    data = json.loads(events[-1].split(b"\ndata: ")[1])
+    data = json.loads(told[-1].split(b"\ndata: ")[1])
     assert data["labels"]["alarm"] == "true"
     connection.close()
 

@@ -1,8 +1,7 @@
-"""The status page as the server sees it: files, policy, token, network, history, live stream."""
+"""The console as the server sees it: files, policy, token, network, history, live stream, rates."""
 
 from __future__ import annotations
 
-import dataclasses
 import http.client
 import json
 import re
@@ -16,9 +15,6 @@ import pytest
 from detector.http import frames
 from detector.http.status_page import POLICY, drawn, load_files
 from detector.network.network import Network
-from detector.pipeline.pipeline import Pipeline
-from detector.pipeline.status_view import StatusView
-from detector.settings.core import Settings
 from tests.detector import rig
 from tests.detector.http.page_rig import NODES, Feed, settings
 
@@ -45,9 +41,16 @@ def get(feed: Feed, path: str, **headers: str) -> tuple[http.client.HTTPResponse
 
 
 def test_the_page_needs_no_token_but_its_data_do(feed: Feed) -> None:
-    for path in ("/", "/page/main.js", "/page/style.css", "/page/uPlot.iife.min.js"):
+    for path in (
+        "/",
+        "/incidents/x",
+        "/nodes/a%2Fb",
+        "/page/main.js",
+        "/page/style.css",
+        "/page/uPlot.iife.min.js",
+    ):
         assert get(feed, path)[0].status == 200, path
-    for path in ("/api/v1/network", "/api/v1/live", "/api/v1/history/n7", "/api/v1/status"):
+    for path in ("/api/v1/network", "/api/v1/live", "/api/v1/nodes/n7/history", "/api/v1/status"):
         assert get(feed, path)[0].status == 401, path
 
 
@@ -114,15 +117,20 @@ def test_network_history_and_stream(feed: Feed) -> None:
     assert all(value is not None for value in frame["statistic"])
 
     for name in NODES:
-        course = json.loads(get(feed, "/api/v1/history/" + quote(name, safe=""), **TOKEN)[1])
-        assert len(course["times"]) == len(course["statistic"]) == len(course["event_statistic"]) > 0
-        assert course["threshold"] > 0
+        found = json.loads(get(feed, f"/api/v1/nodes/{quote(name, safe='')}/history", **TOKEN)[1])
+        assert len(found["times"]) == len(found["statistic"]) == len(found["mean"][0]) > 300, "learning, too"
+        assert np.mean(found["mean"][0]) == pytest.approx(20.0, abs=0.5)
+        assert found["low"] == found["high"] == []
+        assert found["statistic"][0] is None
+        assert found["statistic"][-1] is not None
+        assert found["threshold"] > 0
+        assert found["width"] == 1.0
         view = json.loads(get(feed, "/api/v1/nodes/" + quote(name, safe=""), **TOKEN)[1])
         assert view["name"] == name
         assert abs(view["centre"][0] - 20.0) < 1.0
         assert len(view["scales"]) == 2
         assert view["held"] is False
-    assert get(feed, "/api/v1/history/nobody", **TOKEN)[0].status == 404
+    assert get(feed, "/api/v1/nodes/nobody/history", **TOKEN)[0].status == 404
 
 
 def message(stream: http.client.HTTPResponse) -> tuple[str, dict[str, object]]:
@@ -131,27 +139,6 @@ def message(stream: http.client.HTTPResponse) -> tuple[str, dict[str, object]]:
         name, _, value = line.partition(": ")
         kind, data = (value if name == "event" else kind), (value if name == "data" else data)
     return kind, json.loads(data)
-
-
-def test_history_is_bounded_and_keeps_the_latest() -> None:
-    network = Network.complete(["a", "b"])
-    history = frames.History(network)
-    for tick in range(frames.KEPT_FRAMES + 50):
-        history.add(_look(network, tick))
-        history.add(_look(network, tick))  # the stream stands still: nothing new
-    course = history.of(1)
-    assert course["times"] == [float(tick) for tick in range(50, frames.KEPT_FRAMES + 50)]
-    assert course["statistic"][-1] == pytest.approx((frames.KEPT_FRAMES + 49) % 100 + 1)
-    large = frames.History(Network.empty([f"n{i}" for i in range(100_000)]))
-    assert large._node.size <= frames.KEPT_NUMBERS
-
-
-def _look(network: Network, tick: int) -> StatusView:
-    values = np.array([0.0, 1.0]) + tick % 100
-    view = StatusView.of(Pipeline(network, 1, Settings()))
-    return dataclasses.replace(
-        view, phase="watching", watermark=float(tick), ticks=tick, statistic=values, event_statistic=values
-    )
 
 
 def test_drawing_of_any_network_is_small_and_within_the_unit_square() -> None:

@@ -1,4 +1,4 @@
-"""The status page in a real browser: it loads, lives, is clicked, answers; hostile names stay text."""
+"""The console in a real browser: it loads, lives, is clicked, answers; hostile names stay text."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def address(feed: Feed) -> str:
 
 
 def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
-    """Learning, watching, an incident opens by itself, its node is looked at, it is accepted and labelled."""
+    """No data, learning, watching; an incident opens by itself, is labelled, discussed, accepted."""
     browser.get(address(feed))
+    until(browser, "document.getElementById('phase').textContent === 'no data yet'")
+    feed.push(20)
     until(browser, "document.getElementById('phase').textContent === 'learning'")
     assert find(browser, "#learning").is_displayed()
     assert "learning 8" in text(browser, "#legend")
@@ -59,22 +61,51 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     until(browser, f'document.querySelector("{card}") !== null')
     until(browser, "document.getElementById('alerted').textContent.startsWith('New incident')")
     until(browser, "document.title.startsWith('(1)')")
-    chip = next(one for one in browser.find_elements("css selector", f"{card} .chips button") if one.text)
+    chip = next(one for one in browser.find_elements("css selector", f"{card} .chips a") if one.text)
     assert chip.text in NODES
     browser.execute_script("arguments[0].click()", chip)
-    until(browser, "document.querySelectorAll('#node-charts canvas').length >= 3")
+    until(browser, "location.pathname.startsWith('/nodes/')")
+    until(browser, "document.querySelectorAll('#node canvas').length >= 4")
     assert text(browser, "#node-title") in NODES
     until(browser, "document.querySelectorAll('#node-scales tr').length === 2")
     until(browser, "document.getElementById('node-facts').textContent.includes('in incident')")
-    near = browser.find_elements("css selector", "#node-near button")
+    until(browser, "document.querySelectorAll('#history-incidents a').length === 1")
+    near = browser.find_elements("css selector", "#node-near a")
     assert len(near) == 2
-    assert {button.text for button in near} <= set(NODES)
+    assert {link.text for link in near} <= set(NODES)
+    browser.back()
+    until(browser, f'location.pathname === "/" && document.querySelector("{card}") !== null')
 
-    find(browser, f"{card} [data-action=label]").click()
-    find(browser, "#ask input[value=false]").click()
-    find(browser, "#ask-note").send_keys("<b>door</b> was open")
-    find(browser, "#ask-ok").click()
-    until(browser, "!document.getElementById('ask').open")
+    find(browser, f"{card} .summary a").click()
+    until(browser, f"location.pathname === '/incidents/{record['incident']}'")
+    until(
+        browser,
+        "document.querySelectorAll('#incident-statistic canvas, #incident-signals canvas').length >= 2",
+    )
+    browser.refresh()  # the address alone leads here, too
+    until(browser, "document.querySelectorAll('#incident-signals canvas').length >= 1")
+    assert text(browser, "#incident-state") == "▲ critical · open" or "open" in text(
+        browser, "#incident-state"
+    )
+    until(browser, "document.querySelectorAll('#incident-log li').length >= 1")
+    ticked = [
+        box.get_attribute("value")
+        for box in browser.find_elements("css selector", "#incident-label input[type=checkbox]")
+        if box.is_selected()
+    ]
+    assert HOSTILE in ticked, "members are ticked before anybody has said a word"
+    find(browser, "#incident-label input[value=false]").click()
+    find(browser, "#label-note").send_keys("<b>door</b> was open")
+    find(browser, "#incident-label button").click()
+    until(
+        browser,
+        "document.querySelector('#incident-label .said').textContent.includes('<b>door</b> was open')",
+    )
+    find(browser, "#comment-text").send_keys("<i>seen</i> by me")
+    find(browser, "#comment-form button").click()
+    until(browser, "document.getElementById('incident-comments').textContent.includes('<i>seen</i> by me')")
+    until(browser, "document.getElementById('incident-log').textContent.includes('by anonymous')")
+    find(browser, "nav a[href='/']").click()
     until(browser, f"document.querySelector(\"{card} .said\").textContent.includes('<b>door</b> was open')")
 
     find(browser, f"{card} [data-action=accept]").click()
@@ -108,19 +139,19 @@ def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:
     assert "centre" in text(browser, f"{card} [data-kind=value_ranges] thead")
     assert "{" not in text(browser, f"{card} .findings"), "numbers in tables, no JSON"
 
-    find(browser, f"{card} [data-action=label]").click()
-    assert "still moves away" in text(browser, "#ask-extra")
-    browser.execute_script(
-        "document.querySelector('#ask fieldset:last-of-type label').append('x'.repeat(200))"
-    )
-    fits = "(one) => one.offsetWidth <= one.parentElement.clientWidth"
-    assert browser.execute_script(f"return [...document.querySelectorAll('#ask fieldset')].every({fits})")
-    boxes = browser.find_elements("css selector", "#ask input[type=checkbox]")
-    chosen = next(box for box in boxes if box.get_attribute("value") == NODES[1])
-    chosen.click()
-    find(browser, "#ask-type").send_keys("leak")
-    find(browser, "#ask-ok").click()
-    until(browser, "!document.getElementById('ask').open")
+    opened = browser.execute_script("return document.querySelector(arguments[0]).dataset.record", card)
+    find(browser, f"{card} .actions a[href$='#label']").click()
+    until(browser, "document.querySelector('#incident-findings [data-kind=trend]') !== null")
+    assert "still moves away" in text(browser, "#incident-findings")
+    until(browser, "document.querySelectorAll('#incident-label input[type=checkbox]').length > 0")
+    for box in browser.find_elements("css selector", "#incident-label input[type=checkbox]"):
+        if box.is_selected() != (box.get_attribute("value") == NODES[1]):
+            browser.execute_script("arguments[0].click()", box)
+    find(browser, "#label-type").send_keys("leak")
+    find(browser, "#incident-label button").click()
+    until(browser, "document.querySelector('#incident-label .said').textContent.includes('leak · nodes ')")
+    assert opened
+    browser.back()
     until(browser, f'document.querySelector("{card} .said")?.textContent.includes("leak · nodes ")')
     assert find(browser, f"{trend} details").get_attribute("open")
     _, answer = feed.service.ask("/api/v1/incidents?state=open")
@@ -150,10 +181,10 @@ def test_keyboard_alone(browser: Any, feed: Feed) -> None:
         heard.add(browser.execute_script("return document.getElementById('spoken').textContent"))
     assert len(heard) > 1
     board.send_keys(Keys.ENTER)
-    until(browser, "!document.getElementById('node').hidden")
+    until(browser, "location.pathname.startsWith('/nodes/')")
     until(browser, "document.activeElement.id === 'node-title'")
     find(browser, "#node-title").send_keys(Keys.ESCAPE)
-    until(browser, "document.getElementById('node').hidden && document.activeElement.id === 'map'")
+    until(browser, "location.pathname === '/' && document.activeElement.id === 'map'")
     assert console(browser) == []
 
 
@@ -169,7 +200,7 @@ def test_click_on_the_map_opens_that_node(browser: Any, feed: Feed) -> None:
         x = (step * 37) % int(box["width"]) - box["width"] / 2
         y = (step * 53) % int(box["height"]) - box["height"] / 2
         ActionChains(browser, duration=0).move_to_element_with_offset(board, int(x), int(y)).click().perform()
-        if not browser.execute_script("return document.getElementById('node').hidden"):
+        if browser.execute_script("return location.pathname !== '/'"):
             break
     until(browser, "document.getElementById('node-title').textContent !== ''")
     assert text(browser, "#node-title") in NODES
@@ -186,7 +217,7 @@ def test_table_instead_of_the_map(browser: Any, feed: Feed) -> None:
     assert button.text == NODES[1]
     button.click()
     until(browser, "document.getElementById('node-title').textContent.includes('<script>')")
-    until(browser, "document.querySelectorAll('#node-charts canvas').length >= 3")
+    until(browser, "document.querySelectorAll('#node canvas').length >= 4")
     assert browser.execute_script("return window.hacked") is None
     assert console(browser) == []
 
@@ -215,7 +246,11 @@ def test_phone_has_no_sideways_scrolling(feed: Feed, tmp_path: Path) -> None:
         phone.execute_script("document.getElementById('table-fold').open = true")
         until(phone, "document.querySelectorAll('#table-body tr').length === 8")
         phone.execute_script("document.querySelector('#table-body button').click()")
-        until(phone, "document.querySelectorAll('#node-charts canvas').length >= 3")
+        until(phone, "document.querySelectorAll('#node canvas').length >= 4")
+        assert phone.execute_script("return document.documentElement.scrollWidth") <= 375
+        _, answer = feed.service.ask("/api/v1/incidents")
+        phone.get(f"{address(feed)}incidents/{answer['incidents'][0]['incident']}")
+        until(phone, "document.querySelectorAll('#incident-signals canvas').length >= 1")
         assert phone.execute_script("return document.documentElement.scrollWidth") <= 375
         assert console(phone) == []
 
@@ -230,6 +265,13 @@ def test_reconnects_and_asks_for_a_token_once(browser: Any, tmp_path: Path) -> N
         until(browser, "document.getElementById('connection').textContent === 'live'")
         service.stop()
     until(browser, "document.getElementById('connection').className.includes('down')")
+    until(browser, "document.getElementById('phase').textContent.includes('not known')")
+    assert "0 incidents" not in text(browser, "header"), "lost is not quiet"
+    assert (
+        float(browser.execute_script("return getComputedStyle(document.getElementById('overview')).opacity"))
+        < 0.6
+    )
+    assert "not connected" in browser.title
     (tmp_path / "token").write_text("swordfish")
     path = settings(tmp_path, http={"port": port, "token_file": str(tmp_path / "token")})
     with rig.Service(path) as service:
@@ -248,3 +290,73 @@ def test_reconnects_and_asks_for_a_token_once(browser: Any, tmp_path: Path) -> N
         until(browser, "document.getElementById('connection').textContent === 'live'")
         assert not browser.execute_script("return document.getElementById('ask').open")
     console(browser)  # lost connections are told there; that is right
+
+
+def test_zoom_and_cursor_have_the_times_of_the_axis(browser: Any, feed: Feed) -> None:
+    """Drag, keys and buttons zoom; what the cursor says is UTC, in 24 hours, as the axis."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    _, answer = feed.service.ask("/api/v1/incidents")
+    browser.get(f"{address(feed)}incidents/{answer['incidents'][-1]['incident']}")
+    until(browser, "document.querySelectorAll('#incident-signals .u-over').length >= 1")
+    over = find(browser, "#incident-statistic .u-over")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", over)
+    ActionChains(browser, duration=50).move_to_element(over).perform()
+    time = r"/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/"
+    until(browser, f"{time}.test(document.querySelector('#incident-statistic .u-legend').innerText)")
+    whole = ranges(browser)
+    wide = over.size["width"]
+    hold = ActionChains(browser, duration=50).move_to_element(over).click_and_hold()
+    hold.move_by_offset(wide // 4, 0).release().perform()
+    until(
+        browser, f"Number(document.querySelector('#incident-statistic [data-to]').dataset.to) < {whole[0][1]}"
+    )
+    zoomed = ranges(browser)
+    assert all(one == zoomed[0] for one in zoomed), "all charts show the same stretch"
+    assert zoomed[0][1] - zoomed[0][0] < 0.4 * (whole[0][1] - whole[0][0])
+    find(browser, "#signals-tools [aria-label=Earlier]").click()
+    assert ranges(browser)[0][0] < zoomed[0][0]
+    browser.execute_script("document.querySelector('#incident-statistic [data-to]').focus()")
+    ActionChains(browser).send_keys("0").perform()
+    assert ranges(browser)[0][0] == whole[0][0]
+    assert console(browser) == []
+
+
+def ranges(browser: Any) -> list[list[float]]:
+    """The stretch of time that each chart of the incident shows."""
+    each = "(one) => [Number(one.dataset.from), Number(one.dataset.to)]"
+    script = f"return [...document.querySelectorAll('#incident [data-to]')].map({each})"
+    found: list[list[float]] = browser.execute_script(script)
+    return found
+
+
+def test_a_sensor_is_found_by_name(browser: Any, feed: Feed) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(address(feed))
+    until(browser, "document.getElementById('map-summary').textContent.startsWith('8 sensors')")
+    find(browser, "#find-name").send_keys("気温", Keys.ENTER)
+    until(browser, "document.getElementById('node-title').textContent === 'ünï 気温'")
+    assert console(browser) == []
+
+
+def test_an_incident_that_is_not_there(browser: Any, feed: Feed) -> None:
+    browser.get(f"{address(feed)}incidents/none")
+    until(browser, "!document.getElementById('incident-missing').hidden")
+    assert not find(browser, "#incident-body").is_displayed()
+    console(browser)  # the 404 is told there
+
+
+def test_silence_from_the_page(browser: Any, feed: Feed) -> None:
+    browser.get(f"{address(feed)}silences")
+    until(browser, "document.getElementById('silences-list').textContent.includes('None')")
+    find(browser, "#silence-nodes").send_keys("n7")
+    find(browser, "#silence-reason").send_keys("<b>works</b>")
+    find(browser, "#silence-form button").click()
+    until(browser, "document.getElementById('silences-list').textContent.includes('<b>works</b>')")
+    assert "in force" in text(browser, "#silences-list")
+    find(browser, "#silences-list button").click()
+    until(browser, "document.getElementById('silences-list').textContent.includes('over')")
+    find(browser, "nav a[href='/audit']").click()
+    until(browser, "document.getElementById('audit-list').textContent.includes('end silence')")
+    assert console(browser) == []

@@ -13,6 +13,7 @@ from detector.incidents.decision import Decision
 from detector.incidents.tracker import IncidentError, IncidentTracker
 from detector.settings.incidents import IncidentSettings
 from estimators.core.graph import Graph
+from estimators.streaming.membership import Membership
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g", "h"]  # a path: a-b-c-d-e-f-g-h
 
@@ -207,6 +208,40 @@ def test_linked_incidents_merge_into_the_older() -> None:
     assert incidents.actions.release == []
     # What linked them is gone: still one incident.
     assert run(incidents, decision(5, hot="be", member="be")) == []
+
+
+def test_a_late_change_next_to_an_old_incident_stays_its_own() -> None:
+    incidents = machine(update_every=1000.0)
+    events = []
+    for t in (100, 101):
+        events += incidents.step(decision(t, hot="b", member="b"), Windows(float(t), onset=80.0))
+    for t in range(200, 230):  # windows do not reach back to before this change: it may have begun any time
+        events += incidents.step(decision(t, hot="bc", member="bc"), Windows(float(t), onset=130.0))
+    older, younger = events
+    assert kinds(events) == ["incident.opened"] * 2
+    assert younger.onset_earliest is None
+    assert younger.details["beside"] == [older.incident]
+
+
+class Named(Windows):
+    """Evidence that b and c changed beyond doubt, d possibly, and nobody else."""
+
+    def membership(self, nodes: np.ndarray, since: float, seeds: np.ndarray) -> Membership:
+        probability = np.choose(np.clip(nodes, 0, 4), [0.0, 0.999, 0.999, 0.4, 0.0])
+        return Membership(probability, 1.0 - probability)
+
+
+def test_accept_is_for_all_that_changed_whether_their_own_statistic_shows_it_or_not() -> None:
+    incidents = machine()
+    opened, *_ = [
+        event
+        for t in range(100, 130)
+        for event in incidents.step(decision(t, hot="b", member="b"), Named(float(t), onset=90.0))
+    ]
+    assert nodes(opened) == {"b": "alarmed", "c": "alarmed", "d": "suspected"}
+    incidents.accept(str(opened.incident), 130.0)
+    assert sorted(incidents.actions.rebaseline) == [1, 2, 3]
+    assert incidents.actions.release == []
 
 
 def test_flapping_near_the_threshold_is_one_incident() -> None:

@@ -17,6 +17,7 @@ from detector.incidents.tracker import IncidentTracker
 from detector.settings.incidents import IncidentSettings
 from detector.settings.span import seconds
 from estimators.core.graph import Graph
+from estimators.streaming.membership import Membership
 
 NAMES = [f"n{v}" for v in range(9)]
 LINKS = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 4), (0, 7)]  # n8 stands alone
@@ -80,9 +81,33 @@ class Windows:
         return self.recent(v)[:, 0] - 1.0
 
 
+class Telling(Windows):
+    """Evidence of the data as well: who changed, who is back, who is back to an earlier normal."""
+
+    def _draw(self, v: int, what: int, every: float) -> float:
+        return float(np.random.default_rng([what, v, int(self.time // every)]).random())
+
+    def log_ratios(self, nodes: np.ndarray, since: float) -> dict[int, np.ndarray]:
+        """They changed 10 ticks ago and were back 6 ticks ago."""
+        age = self.time - self.sample_times(0)
+        return {int(v): np.where((age <= 10.0) & (age > 6.0), 1.0, -1.0) for v in nodes if v % 4}
+
+    def membership(self, nodes: np.ndarray, since: float, seeds: np.ndarray) -> Membership:
+        probability = np.array([self._draw(int(v), 1, 8.0) for v in nodes])
+        probability = np.where(nodes == 7, np.nan, probability)
+        return Membership(probability, 1.0 - probability)
+
+    def earlier(self, v: int, latest: int) -> bool:
+        return self._draw(v, 2, 5.0) < 0.6
+
+    def returned(self, nodes: np.ndarray, since: np.ndarray, latest: int) -> np.ndarray:
+        return np.array([self._draw(int(v), 3, 5.0) < 0.3 for v in nodes], bool)
+
+
 class LifeCycle(RuleBasedStateMachine):
-    @initialize(config=st.sampled_from(CONFIGS))
-    def begin(self, config: IncidentSettings) -> None:
+    @initialize(config=st.sampled_from(CONFIGS), windows=st.sampled_from([Windows, Telling]))
+    def begin(self, config: IncidentSettings, windows: type[Windows]) -> None:
+        self.windows = windows
         weights = np.zeros((len(NAMES), len(NAMES)))
         for u, v in LINKS:
             weights[u, v] = weights[v, u] = 1.0
@@ -111,7 +136,7 @@ class LifeCycle(RuleBasedStateMachine):
         assert not self.held & set(actions.hold)
         assert len(set(actions.hold)) == len(actions.hold)
         self.held |= set(actions.hold)
-        ended = [*actions.release, *actions.rebaseline]
+        ended = [*actions.release, *actions.rebaseline, *actions.restore]
         assert len(set(ended)) == len(ended)
         assert set(ended) <= self.held
         assert actions.forget.keys() <= set(actions.release)
@@ -134,15 +159,21 @@ class LifeCycle(RuleBasedStateMachine):
             )  # fmt: skip
             self.history.append(decision)
             before = {id: set(one.members) for id, one in self.incidents.open.items()}
-            for event in self.both(lambda machine, v=decision: machine.step(v, Windows(v.time))):
+            for event in self.both(lambda machine, v=decision: machine.step(v, self.windows(v.time))):
                 self.check_reason(event, before)
 
     def check_reason(self, event: Event, before: dict[str, set[str]]) -> None:
         if event.resolution == "merged":
             assert event.merged_into in self.incidents.records
             assert event.merged_into != event.incident
-        if event.resolution == "cleared":
+        if event.resolution == "cleared" and self.windows is Windows:
             self.check_cool(event)
+        if event.resolution == "restored":
+            changed = [NAMES.index(node.name) for node in event.nodes if node.state != "suspected"]
+            evidence = self.windows(self.time)
+            assert self.incidents.actions.restore
+            assert all(evidence.earlier(v, 0) for v in self.incidents.actions.restore)
+            assert self.incidents.actions.restore.keys() <= set(changed)
         if (
             event.event == "incident.opened" and event.incident not in before
         ):  # else it was a known false alarm
@@ -249,7 +280,7 @@ class LifeCycle(RuleBasedStateMachine):
             return
         again = IncidentTracker(NAMES, self.graph, self.config)
         events = [
-            event for decision in self.history for event in again.step(decision, Windows(decision.time))
+            event for decision in self.history for event in again.step(decision, self.windows(decision.time))
         ]
         assert [event.record() for event in events] == [event.record() for event in self.events]
 

@@ -160,7 +160,7 @@ def test_a_followed_table_waits_for_its_first_row(tmp_path: Path) -> None:
             await asyncio.wait_for(source.read(), 0.1)
         with path.open("a") as file:
             file.write("lue\n5,a,1.5\n")
-        batch = await asyncio.wait_for(source.read(), 5)
+        batch = await asyncio.wait_for(source.read(), 30)
         assert batch is not None
         assert batch.samples == [Sample(5.0, "a", (1.5,))]
         await source.close()
@@ -183,7 +183,7 @@ def test_columns_of_nodes_that_come_later(tmp_path: Path) -> None:
         source.expect(Expected(["a", "b"], 1))
         with path.open("a") as file:
             file.write("2,2,3\n")
-        batch = await asyncio.wait_for(source.read(), 5)
+        batch = await asyncio.wait_for(source.read(), 30)
         assert batch is not None
         assert [(sample.time, sample.node) for sample in batch.samples] == [(2.0, "a"), (2.0, "b")]
         await source.close()

@@ -38,6 +38,7 @@ def test_backup_and_restore(tmp_path: Path, learnt_state: Path) -> None:
         service.wait_ready()
         rig.wait_for(lambda: service.metric("ticks_total") > 120)
         rig.wait_for(lambda: rig.ids(tmp_path / "out.jsonl"))
+        rig.wait_for(lambda: service.metric("outbox_records", sink="out") == 0)
         said = command(config, "backup", copy)
         assert said.exit_code == 0, said.stderr
         assert "state saved in" in said.stdout
@@ -80,7 +81,7 @@ def test_restoring_what_the_daemon_copied_itself(tmp_path: Path, learnt_state: P
     assert said.exit_code == 0, said.stderr
     write(tmp_path, rig.LEARN + 60, 500)
     with rig.Service(config, "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
         assert "phase watching" in service.said()
     shutil.move(tmp_path / "state", tmp_path / "elsewhere")
     assert command(config, "restore").exit_code == 2

@@ -54,7 +54,7 @@ def test_a_state_of_version_1_goes_on(tmp_path: Path) -> None:
         "hook": {"type": "webhook", "url": hook.url},
     }
     with rig.Service(rig.write_config(tmp_path, sinks=sinks), "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
         assert "1440 samples repeated, phase watching" in service.said()
         assert "damaged" not in service.said()
     hook.close()
@@ -91,7 +91,7 @@ def test_a_state_of_version_0_1_goes_on(tmp_path: Path) -> None:
              "embed": 2, "clip": 8.0, "screen": "on"}  # fmt: skip
     config = rig.write_config(tmp_path, preprocess=steps, windows={"reference": 40, "tests": [5, 20]})
     with rig.Service(config, "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
         assert "watching, 1 incidents open" in service.said()
     expected = (DATA / "state_0_1.ids").read_text().split()
     assert goes_on(expected, rig.without_findings(rig.ids(tmp_path / "out.jsonl")))
@@ -235,7 +235,7 @@ def test_a_daemon_goes_on_with_a_state_of_version_0_1(version_2: Path, tmp_path:
         sinks={"hook": {"type": "webhook", "url": hook.url}},
     )
     with rig.Service(config, "--once") as service:
-        assert service.process.wait(60) == 0, service.said()
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
         said = service.said()
     hook.close()
     assert said.count("aftermath is called diagnosis now") == 1

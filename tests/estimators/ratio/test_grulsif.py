@@ -133,7 +133,7 @@ def test_arrays_and_lists(network):
     ref, test = np.stack([x[:15] for x in network.ref]), np.stack([x[:15] for x in network.test])
     from_arrays = Grulsif().fit(ref, test, network.W)
     from_lists = Grulsif().fit(list(ref), list(test), network.W)
-    flat = Pool().fit(ref[:, :, 0], test[:, :, 0])
+    flat = Pool().fit(list(ref[:, :, 0]), list(test[:, :, 0]))
 
     np.testing.assert_array_equal(from_arrays.scores_, from_lists.scores_)
     np.testing.assert_array_equal(flat.scores_, Pool().fit(ref[:, :, :1], test[:, :, :1]).scores_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from estimators.streaming.membership import Windows, discoveries, log_ratios, membership, returned
+from estimators.streaming.membership import SURE, Windows, discoveries, log_ratios, membership, returned
 
 N, BEFORE, AFTER, R = 40, 200, 20, 8
 
@@ -73,6 +73,24 @@ def test_back_to_before_is_told_from_still_changed_and_from_noise() -> None:
     assert not returned(changed, still).back.any()
     nothing = windows(rng, np.zeros(N), after=4)  # a yardstick of noise measures nothing
     assert returned(nothing, back).back.mean() <= 0.05
+
+
+def test_nodes_of_one_event_are_back_together_where_none_can_tell_by_itself() -> None:
+    alone, together, still = 0, 0, 0
+    for seed in range(20):
+        rng = np.random.default_rng(100 + seed)
+        changed = windows(rng, np.full(N, 1.5), after=25)
+        shift = np.where(np.arange(N) < 6, 0.0, 1.5)
+        now = Windows(changed.before, windows(rng, shift, after=25).after, changed.count)
+        some = np.arange(6)
+        part = [Windows(w.before[some], w.after[some], w.count[some]) for w in (changed, now)]
+        found = returned(*part)
+        alone += int((found.place + SURE * found.error < 0.5).sum())
+        together += int(found.back.sum())
+        still += int(returned(changed, now).back[6:].sum())
+    assert alone < 0.3 * 120
+    assert together > 0.9 * 120
+    assert still <= 0.02 * 20 * (N - 6), "nodes that are not back do not leave with the others"
 
 
 def test_log_ratios_rise_at_the_change() -> None:

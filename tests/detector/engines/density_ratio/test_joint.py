@@ -27,7 +27,7 @@ def learnt(dims=(1, 1), seed=0) -> JointStatistic:
         learn_levels(charts, rng.normal(size=(800, N, d)), 5)[0]
         for charts, d in zip(made.fresh().charts, dims, strict=True)
     ]
-    made.tails = TailScale.fit(np.abs(rng.normal(size=(500, N))) + 1.0)
+    made.tails = TailScale.fit(np.abs(rng.normal(size=(500, N))) + 1.0, 50)
     return made
 
 
@@ -37,7 +37,7 @@ def play(joint: JointStatistic, x: np.ndarray, ratio: float = 0.0) -> np.ndarray
         for view in range(len(joint.charts)):
             joint.slide(view, EVERYONE, row)
         joint.update(np.full(N, ratio), EVERYONE)
-        joint.follow(np.ones(N, np.bool_))
+        joint.follow(np.ones(N, np.bool_), np.zeros(N, np.bool_), 50, np.ones(N, np.bool_))
         events.append(joint.event.copy())
     return np.array(events)
 
@@ -104,6 +104,23 @@ def test_a_level_that_has_come_back_is_no_change_after_the_incident():
     joint.release([4])
     after = play(joint, rng.normal(size=(300, N, 1)))
     assert np.nanmax(after[:, 4]) < 5.0
+
+
+def test_a_level_that_has_come_back_needs_no_new_baseline():
+    joint = learnt()
+    rng = np.random.default_rng(6)
+    play(joint, rng.normal(size=(150, N, 1)))
+    shifted = rng.normal(size=(60, N, 1))
+    shifted[:, 4] += 4.0
+    play(joint, shifted[:20])
+    joint.hold([4])
+    play(joint, shifted[20:])
+    play(joint, rng.normal(size=(10, N, 1)))  # it is back, and still in the windows
+    assert joint.joint[4] > 3.0
+    joint.forget(4)
+    joint.release([4])
+    assert np.nanmax(play(joint, rng.normal(size=(40, N, 1)))[:, 4]) < 5.0
+    assert play(joint, shifted[:25])[-1, 4] > 6.0  # and soon the next change is seen as the first one was
 
 
 def test_differencing_does_not_hide_a_lasting_change_of_level():

@@ -1,8 +1,8 @@
-"""Asking other daemons how near points are to regimes they know, and answering them.
+"""Asking other daemons what they know, and answering them.
 
 Questions and answers go through a sink and a source of the configuration that are set aside for it, all
-daemons on one topic. Whoever does not answer in time is missing, no more. Samples stay where they are; since
-answers to chosen questions tell something about them, only peers are answered, and so many a minute.
+daemons on one topic. Whoever does not answer in time is missing, no more. What was learnt stays where it is;
+since answers to chosen questions tell something about it, only peers are answered, and so many a minute.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ import logging
 import random
 import secrets
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from connectors.base import ConnectorError, Sink, Source, backoff
 from connectors.codec.raw_messages import take_raw
-from detector.diagnosis.regime import messages
-from detector.diagnosis.regime.messages import Answer, Question
-from detector.diagnosis.regime.settings import ExchangeSettings
+from detector.diagnosis.exchange import messages
+from detector.diagnosis.exchange.messages import Answer, OtherSpec, Question
 from detector.runtime.metrics import Metrics
-from estimators.core.types import Floats
-from estimators.regimes.library import Reading, RegimeLibrary
+from detector.settings.diagnosis import ExchangeSettings
 
 log = logging.getLogger("detector.exchange")
 SKEW_S = 60.0  # by which the clocks of two sites may differ
 GRACE_S = 2.0  # beyond its time that the asking thread waits
 PATIENCE = 3  # questions after which a peer that said nothing is no longer waited for, until it speaks
 
-Answers = dict[str, list[dict[str, Reading]]]  # peer: a table per group of points
+# Fields of an answer beside those that all have; `OtherSpec` if the question is about other numbers, another
+# ValueError if it makes no sense. Called in a thread.
+Respond = Callable[[Any], dict[str, Any]]
+Answers = dict[str, Any]  # peer: its answer
 
 
 @dataclass
@@ -51,36 +53,40 @@ class PeerExchange:
         self._source, self._sink, self._metrics = source, sink, metrics
         self._inbox = take_raw(source, messages.MAX_BYTES)
         self._loop = asyncio.get_running_loop()
-        self._libraries: Mapping[str, RegimeLibrary] = {}
+        self._respond: dict[type[Question], Respond] = {}
         self._waiting: dict[str, Waiting] = {}
         self._answered: deque[float] = deque(maxlen=settings.per_minute)  # when, by the monotonic clock
-        self._misses = dict.fromkeys(self.peers, 0)  # questions in a row without an answer
+        # Questions in a row without an answer; by subject, since peers may be of an earlier release.
+        self._misses: dict[str, Counter[type[Question]]] = {peer: Counter() for peer in self.peers}
         self._sending = asyncio.Lock()  # a sink writes one thing at a time
         self._rng = random.Random()
 
     # ------------------------------------------------------------------------- from the diagnosis thread
 
-    def hold(self, libraries: Mapping[str, RegimeLibrary]) -> None:
-        """What to answer from."""
-        self._libraries = dict(libraries)
+    def hold(self, kind: type[Question], respond: Respond) -> None:
+        """By what questions of a kind are answered from now on."""
+        self._respond[kind] = respond
 
-    def ask(self, spec: str, alpha: float, groups: Sequence[Floats]) -> Answers:
-        """The peers' tables for each group of points; waits for all of them, or until the time is over."""
-        asked = asyncio.run_coroutine_threadsafe(self._ask(spec, alpha, groups), self._loop)
+    def release(self) -> None:
+        """What was held is no longer answered from."""
+        self._respond.clear()
+
+    def ask(self, kind: type[Question], **asked: Any) -> Answers:
+        """The peers' answers to a question; waits for all of them, or until the time is over."""
+        wanted = asyncio.run_coroutine_threadsafe(self._ask(kind, asked), self._loop)
         try:
-            return asked.result(self.settings.timeout + GRACE_S)
+            return wanted.result(self.settings.timeout + GRACE_S)
         except TimeoutError:
-            asked.cancel()
+            wanted.cancel()
             return {}
 
-    async def _ask(self, spec: str, alpha: float, groups: Sequence[Floats]) -> Answers:
+    async def _ask(self, kind: type[Question], asked: dict[str, Any]) -> Answers:
         if self.error is not None:  # nobody would be heard
             return {}
         timeout = self.settings.timeout
-        question = Question(
-            id=secrets.token_hex(8), sender=self.settings.name, spec=spec, alpha=alpha,
-            until=time.time() + timeout, groups=[points.tolist() for points in groups],
-        )  # fmt: skip
+        question = kind(
+            id=secrets.token_hex(8), sender=self.settings.name, until=time.time() + timeout, **asked
+        )
         waiting = self._waiting[question.id] = Waiting(question)
         try:
             async with asyncio.timeout(timeout):
@@ -95,12 +101,13 @@ class PeerExchange:
             del self._waiting[question.id]
         for peer in self.peers:
             if peer not in waiting.answers:
-                self._misses[peer] += 1
+                self._misses[peer][kind] += 1
         return dict(waiting.answers)
 
     def _awaited(self, waiting: Waiting) -> bool:
         """Whether somebody may still answer who is worth waiting for."""
-        return any(self._misses[peer] < PATIENCE for peer in self.peers if peer not in waiting.answers)
+        kind = type(waiting.question)
+        return any(self._misses[peer][kind] < PATIENCE for peer in self.peers if peer not in waiting.answers)
 
     # ------------------------------------------------------------------------------------- the task
 
@@ -146,10 +153,10 @@ class PeerExchange:
         if said.sender not in self._misses:
             self._refuse("stranger", f"a message of {said.sender!r}, which is no peer")
             return
-        self._misses[said.sender] = 0
+        self._misses[said.sender][messages.subject(said)] = 0
         if isinstance(said, Question):
             await self._reply(said)
-        else:
+        elif isinstance(said, Answer):
             self._take(said)
 
     async def _reply(self, question: Question) -> None:
@@ -161,15 +168,16 @@ class PeerExchange:
             self._refuse("limited", f"more than {self.settings.per_minute} questions in a minute")
         else:
             self._answered.append(now)
-            known = self._libraries.get(question.spec)
-            if known is None and self._libraries:
-                self._refuse("spec", f"{question.sender} asks about features {question.spec}")
-            try:
-                said = await asyncio.to_thread(messages.answer, question, known, self.settings.name)
-            except ValueError as error:
-                self._refuse("malformed", f"a question of {question.sender}: {error}")
-                return
-            await self._send(said, "answered")
+            said = question.nothing()
+            if (respond := self._respond.get(type(question))) is not None:
+                try:
+                    said = await asyncio.to_thread(respond, question)
+                except OtherSpec:
+                    self._refuse("spec", f"{question.sender} asks about features {question.spec}")
+                except ValueError as error:
+                    self._refuse("malformed", f"a question of {question.sender}: {error}")
+                    return
+            await self._send(messages.answer(question, self.settings.name, said), "answered")
 
     def _take(self, answer: Answer) -> None:
         waiting = self._waiting.get(answer.question)
@@ -177,10 +185,10 @@ class PeerExchange:
             self._count("late")
         elif answer.spec != waiting.question.spec:
             self._refuse("spec", f"{answer.sender} answers about features {answer.spec}")
-        elif len(answer.tables) != len(waiting.question.groups):
-            self._refuse("malformed", f"{len(answer.tables)} answers of {answer.sender}")
+        elif not answer.fits(waiting.question):
+            self._refuse("malformed", f"an answer of {answer.sender} to another question")
         else:
-            waiting.answers[answer.sender] = answer.readings()
+            waiting.answers[answer.sender] = answer
             waiting.news.set()
             self._count("heard")
 
@@ -211,6 +219,9 @@ class PeerExchange:
 
     def describe(self) -> str:
         """For people."""
-        silent = [peer for peer in self.peers if self._misses[peer] >= PATIENCE]
+        silent = [
+            peer for peer, misses in self._misses.items()
+            if misses and min(misses.values()) >= PATIENCE
+        ]  # fmt: skip
         state = self.error or (f"connected; nothing heard of {', '.join(silent)}" if silent else "connected")
         return f"{self.settings.name} with {', '.join(self.peers)}: {state}"

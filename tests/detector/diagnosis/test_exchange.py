@@ -8,6 +8,7 @@ import dataclasses
 import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,13 @@ import yaml
 import connectors
 from connectors.codec.raw_messages import take_raw
 from detector.config.config import Config, ConfigError
+from detector.diagnosis.exchange.messages import RegimeQuestion
+from detector.diagnosis.exchange.peers import PeerExchange
 from detector.diagnosis.regime import library as regime_library
-from detector.diagnosis.regime import messages
 from detector.diagnosis.regime.features import points_of, spec_of
-from detector.diagnosis.regime.messages import Question
-from detector.diagnosis.regime.peers import PeerExchange
-from detector.diagnosis.regime.settings import ExchangeSettings
 from detector.diagnosis.repository import Repository
 from detector.runtime.metrics import EXCHANGE, Metrics
+from detector.settings.diagnosis import ExchangeSettings
 from detector.storage.store import Store
 from estimators.regimes.library import RegimeLibrary
 from tests import servers
@@ -77,7 +77,14 @@ class Site:
 
     async def ask(self, *groups: np.ndarray, spec: str = SPEC) -> Any:
         """From another thread, as the diagnosis service does."""
-        return await asyncio.to_thread(self.exchange.ask, spec, 0.05, list(groups))
+        given = [group.tolist() for group in groups]
+        answers = await asyncio.to_thread(
+            self.exchange.ask, RegimeQuestion, spec=spec, alpha=0.05, groups=given
+        )
+        return {peer: answer.readings() for peer, answer in answers.items()}
+
+    def hold(self, libraries: dict[str, RegimeLibrary]) -> None:
+        self.exchange.hold(RegimeQuestion, partial(regime_library.tables, libraries))
 
     async def say(self, body: bytes | dict[str, Any]) -> None:
         """Put something on the topic that no daemon would say."""
@@ -124,8 +131,8 @@ def test_three_sites_name_what_each_knows(broker):
     """One asks, two answer with distances to what they hold; nothing but that is on the wire."""
 
     async def test(a: Site, b: Site, c: Site) -> None:
-        b.exchange.hold(library("leak", "pump"))
-        c.exchange.hold(library("valve"))
+        b.hold(library("leak", "pump"))
+        c.hold(library("valve"))
         heard = []
         listen = Site(broker, a.sink.config.topic, "ear")
         inbox = take_raw(listen.source, 2**20)
@@ -154,7 +161,7 @@ def test_who_is_missing_is_not_waited_for_longer(broker):
     """One of two peers does not exist: the other's answer counts, after the time is over."""
 
     async def test(a: Site, b: Site) -> None:
-        b.exchange.hold(library("leak"))
+        b.hold(library("leak"))
         answers = await a.ask(points("leak"))
         assert sorted(answers) == ["b"]
         assert sorted(await b.ask(points("leak"))) == ["a"], "a has nothing, and says so"
@@ -166,8 +173,8 @@ def test_both_ask_at_once(broker):
     """Two that ask each other at the same time both get their answer."""
 
     async def test(a: Site, b: Site) -> None:
-        a.exchange.hold(library("leak"))
-        b.exchange.hold(library("pump"))
+        a.hold(library("leak"))
+        b.hold(library("pump"))
         first, second = await asyncio.gather(a.ask(points("pump")), b.ask(points("leak")))
         assert first["b"][0]["pump"].rho < 1.0
         assert second["a"][0]["leak"].rho < 1.0
@@ -182,7 +189,7 @@ def test_strangers_garbage_and_other_versions(broker):
     answer = head | {"event": "regime.answer", "question": "q", "tables": []}
 
     async def test(a: Site, b: Site) -> None:
-        a.exchange.hold(library("leak"))
+        a.hold(library("leak"))
         for bad in (b"", b"\\xff\\xfe", b'{"event": "regime.quest', b"[" * 100_000, b"x" * (2**20 + 1),
                     question | {"version": 2}, question | {"groups": []}, question | {"alpha": 2.0},
                     question | {"groups": [[[0.0], [0.0, 0.0]]]}, question | {"groups": [[["x"]]]},
@@ -197,7 +204,7 @@ def test_strangers_garbage_and_other_versions(broker):
         await until(lambda: a.count("late") == 2)
         await b.say(question | {"spec": "v9-other-1"})
         await until(lambda: a.count("spec") == 1)
-        b.exchange.hold(library("leak"))
+        b.hold(library("leak"))
         assert (await a.ask(points("leak")))["b"][0]["leak"].rho < 1.0
 
     run(broker, test, {"name": "a", "peers": ["b"]}, {"name": "b", "peers": ["a"]})
@@ -221,7 +228,7 @@ def test_questions_are_limited(broker):
     """More than so many in a minute are not answered: distances to chosen points tell about the samples."""
 
     async def test(a: Site, b: Site) -> None:
-        b.exchange.hold(library("leak"))
+        b.hold(library("leak"))
         got = [await a.ask(points("leak")) for _ in range(4)]
         assert [len(answers) for answers in got] == [1, 1, 0, 0]
         assert b.count("limited") == 2
@@ -239,10 +246,10 @@ def test_unknown_regimes_stay_at_home():
     held = library("leak")[SPEC]
     held.add(dataclasses.replace(held.structures["leak"], label="unknown-3"))
     groups = [points("leak").tolist()]
-    question = Question(id="q", sender="a", spec=SPEC, alpha=0.05, until=0.0, groups=groups)
+    question = RegimeQuestion(id="q", sender="a", spec=SPEC, alpha=0.05, until=0.0, groups=groups)
 
-    assert [sorted(table) for table in messages.answer(question, held, "b").tables] == [["leak"]]
-    assert messages.answer(question, None, "b").tables == [{}]
+    assert [sorted(table) for table in regime_library.tables({SPEC: held}, question)["tables"]] == [["leak"]]
+    assert regime_library.tables({}, question) == {"tables": [{}]}
 
 
 def test_a_broker_that_goes_and_comes(tmp_path):
@@ -250,7 +257,7 @@ def test_a_broker_that_goes_and_comes(tmp_path):
     broker = servers.mosquitto(tmp_path / "broker")
 
     async def test(a: Site, b: Site) -> None:
-        b.exchange.hold(library("leak"))
+        b.hold(library("leak"))
         assert len(await a.ask(points("leak"))) == 1
         broker.kill()
         await until(lambda: a.exchange.error is not None)
@@ -298,7 +305,7 @@ def site(folder: Path, port: int, name: str, peers: list[str], changed: bool) ->
     exchange = {"name": name, "peers": peers, "source": "hear", "sink": "tell", "timeout": "3s"}
     return rig.write_config(
         folder, sources=base["sources"] | {"hear": hear}, sinks=base["sinks"] | {"tell": tell},
-        windows={"reference": 130, "tests": [5, 10, 64]}, diagnosis={"regime": {"exchange": exchange}},
+        windows={"reference": 130, "tests": [5, 10, 64]}, diagnosis={"exchange": exchange},
     )  # fmt: skip
 
 
@@ -348,8 +355,7 @@ sinks:
   out: {type: stdout}
 diagnosis:
   time_limit: 20s
-  regime:
-    exchange: {name: here, peers: [there], source: hear, sink: tell}
+  exchange: {name: here, peers: [there], source: hear, sink: tell}
 """
 
 
@@ -378,7 +384,7 @@ def test_connectors_of_the_exchange_are_set_aside():
         (
             "time_limit: 20s",
             "time_limit: 5s",
-            "regime.exchange.timeout: must be less than diagnosis.time_limit, 5 s",
+            "diagnosis.exchange.timeout: must be less than diagnosis.time_limit, 5 s",
         ),
         ("peers: [there]", "peers: [there], per_minute: 0", "exchange.per_minute: must be at least"),
         ("name: here", "nam: here", "exchange.nam: unknown key; did you mean name"),

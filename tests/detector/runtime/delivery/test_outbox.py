@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detector.runtime.outbox import Outbox
+from detector.runtime.delivery.outbox import Outbox
 from detector.storage.records import Record
 
 Policy = Literal["drop_oldest", "drop_newest"]
@@ -41,7 +41,8 @@ def test_what_is_being_sent_stays() -> None:
     outbox.add([record(number) for number in range(4)])
     outbox.hold(4)
     assert ids(outbox.add([record(4), record(5), record(6)])) == [4, 5]
-    outbox.release(4)
+    for number in range(4):
+        outbox.take(str(number))
     assert ids(outbox.hold(4)) == [6]
 
 
@@ -63,12 +64,24 @@ def test_nothing_is_unbounded_and_nothing_vanishes(policy: Policy, course: list[
         elif what == "hold":
             held = outbox.hold(3)
         else:
-            outbox.release(len(held) if what == "taken" else 0)
+            for one in held if what == "taken" else ():
+                outbox.take(one.id)
+            outbox.release()
             sent += ids(held) if what == "taken" else []
             held = []
         assert len(outbox) <= 5
         assert outbox.bytes <= 60 + 30
-    waiting = ids(outbox.hold(100))
+    waiting = ids(outbox.records)
     assert sorted([*sent, *dropped, *waiting]) == list(range(number))
     assert waiting == sorted(waiting)
     assert sent == sorted(sent)
+
+
+def test_courses_that_are_left_out_keep_their_order() -> None:
+    """What rests holds back the records of its own incident, and no others."""
+    outbox = Outbox(10, 10**6, "drop_oldest")
+    course = [Record(str(n), "ab"[n % 2], "incident.updated", 0.0, b"x") for n in range(6)]
+    outbox.add(course)
+    assert ids(outbox.hold(10, {"a"})) == [1, 3, 5]
+    assert ids(outbox.hold_behind(course[2])) == [4]
+    assert ids(outbox.hold_behind(course[5])) == []

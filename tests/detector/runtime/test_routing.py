@@ -1,0 +1,121 @@
+"""Who is told of what: severity, groups, silences that cover all of an incident, recurring windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from detector.events.model import Event, NodeRecord, detector_event, node_event
+from detector.runtime.routing import Routing
+from detector.settings.notify import NotifySettings, moment
+from detector.storage.records import Record
+from detector.storage.silences import Silence
+
+NOW = moment("2026-11-18T12:00")
+SINKS = ("log", "pager")
+HOUR = 3600.0
+
+
+def incident(
+    kind: str = "opened", time: float = NOW, nodes: tuple[str, ...] = ("a1",), **more: Any
+) -> Record:
+    given: dict[str, Any] = {"opened": NOW, "severity": "warning", **more}
+    members = [
+        NodeRecord(name=name.strip("?"), state="suspected" if "?" in name else "alarmed") for name in nodes
+    ]
+    given |= {"id": f"{kind}{time}", "event": f"incident.{kind}", "time": time, "nodes": members}
+    return Record.of(Event(summary="s", incident="i1", **given))
+
+
+def silence(**given: Any) -> Silence:
+    return Silence(id="s1", **{"nodes": ["a*"], "begin": NOW - 10, "lasts": HOUR, **given})
+
+
+def test_everything_goes_everywhere_by_default() -> None:
+    routing = Routing()
+    assert routing.address(incident(), SINKS).to == SINKS
+    assert routing.address(Record.of(detector_event("detector.warning", NOW, "x")), SINKS).to == SINKS
+
+
+def test_severity_and_groups() -> None:
+    settings = NotifySettings.model_validate(
+        {"groups": {"boilers": ["a*"]}, "routes": {"pager": {"severity": "critical", "groups": ["boilers"]}}}
+    )
+    routing = Routing(settings)
+    assert routing.address(incident(), SINKS).to == ("log",)
+    assert routing.address(incident(severity="critical"), SINKS).to == SINKS
+    assert routing.address(incident(severity="critical", nodes=("b1",)), SINKS).to == ("log",)
+    critical = detector_event("detector.warning", NOW, "x", severity="critical")
+    assert routing.address(Record.of(critical), SINKS).to == SINKS, "about no node: not lost by a group"
+
+
+def test_a_silence_covers_all_certain_nodes_or_nothing() -> None:
+    routing = Routing(silences=[silence()])
+    assert routing.address(incident(), SINKS).to == ()
+    assert routing.address(incident(nodes=("a1", "b1")), SINKS).to == SINKS
+    assert routing.address(incident(nodes=("a1", "?b1")), SINKS).to == (), "b1 is only suspected"
+    assert routing.address(incident(nodes=("?a1", "?b1")), SINKS).to == SINKS
+    assert routing.address(Record.of(node_event("node.silent", "a9", NOW)), SINKS).to == ()
+    assert routing.address(Record.of(detector_event("detector.warning", NOW, "x")), SINKS).to == SINKS
+
+
+def test_what_was_told_of_is_told_to_be_over() -> None:
+    routing = Routing(silences=[silence(begin=NOW + 100)])
+    assert routing.address(incident(), SINKS).to == SINKS
+    assert routing.address(incident("updated", NOW + 200), SINKS).to == ()
+    assert routing.address(incident("resolved", NOW + 300, resolution="cleared"), SINKS).to == SINKS
+    hidden = Routing(silences=[silence()])
+    assert hidden.address(incident(), SINKS).to == ()
+    assert hidden.address(incident("resolved", NOW + 300, resolution="cleared"), SINKS).to == ()
+    finding = incident("analyzed", NOW + 310, nodes=())
+    assert hidden.address(finding, SINKS).to == (), "a finding is about the nodes of its incident"
+
+
+def test_still_open_when_the_silence_ends() -> None:
+    routing = Routing(silences=[silence()])
+    routing.address(incident(), SINKS)
+    updated = incident("updated", NOW + 60)
+    routing.address(updated, SINKS)
+    assert routing.released(NOW + 100) == []
+    assert routing.released(NOW + HOUR) == [updated]
+    assert routing.released(NOW + HOUR) == [], "once"
+
+
+@pytest.mark.parametrize(("every", "period"), [("day", 86400.0), ("week", 7 * 86400.0)])
+def test_recurring(every: str, period: float) -> None:
+    window = silence(every=every, begin=NOW)
+    for times in (0, 1, 5):
+        assert window.occurrence(NOW + times * period + 5) == NOW + times * period
+        assert window.occurrence(NOW + times * period + HOUR) is None
+    assert window.occurrence(NOW - 1) is None
+    assert not window.over(NOW + 100 * period)
+    # Silent at its opening and at its end, but not between: its end is told.
+    routing = Routing(silences=[window])
+    assert routing.address(incident("resolved", NOW + period + 5, opened=NOW + 5), SINKS).to == SINKS
+
+
+def test_windows_of_the_configuration() -> None:
+    given = {"start": "2026-11-18T13:00+01:00", "lasts": "30m", "every": "week", "groups": ["g"]}
+    routing = Routing(NotifySettings.model_validate({"groups": {"g": ["a?"]}, "maintenance": [given]}))
+    assert routing.address(incident(), SINKS).to == ()
+    assert routing.address(incident(time=NOW + 31 * 60), SINKS).to == SINKS
+    routing.adopt(NotifySettings())
+    assert routing.address(incident(), SINKS).to == SINKS
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"maintenance": [{"start": "tomorrow", "lasts": "1h", "nodes": ["a"]}]}, "no date and time"),
+        ({"maintenance": [{"start": "2026-11-18T13:00", "lasts": "1h"}]}, "name the nodes or groups"),
+        (
+            {"maintenance": [{"start": "2026-11-18T13:00", "lasts": "24h", "every": "day", "nodes": ["a"]}]},
+            "as long",
+        ),
+        ({"routes": {"pager": {"groups": ["none"]}}}, "there is no group 'none'"),
+    ],
+)
+def test_wrong_settings(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        NotifySettings.model_validate(given)

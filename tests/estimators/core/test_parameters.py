@@ -1,0 +1,105 @@
+"""Conventions of scikit-learn: parameters, clones, pipelines; one pair of samples as two plain arrays."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import estimators
+from estimators import ESTIMATORS, Grulsif, GrulsifByNode, Iwrls, Kliep, Rulsif, SparseMultiScaleRegressor
+from estimators.core.parameters import Parameters
+
+PUBLIC = [getattr(estimators, name) for name in estimators.__all__]
+ALL = [
+    kind
+    for kind in PUBLIC
+    if inspect.isclass(kind) and issubclass(kind, Parameters) and not inspect.isabstract(kind)
+]
+NEEDS = {
+    "PairwiseClassifier": {"grid": None},
+    "SparseMarginClassifier": {"grid": None},
+    "LocalizedPredictor": {"loss": estimators.Hamming(2)},
+}
+
+
+def made(kind: Any) -> Any:
+    return kind(**NEEDS.get(kind.__name__, {}))
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_clones_have_the_same_parameters(kind: Any) -> None:
+    model = made(kind)
+    copy = clone(model)
+    assert copy is not model
+    assert repr(copy) == repr(model)
+    assert model.get_params(deep=False).keys() == inspect.signature(kind).parameters.keys()
+
+
+def test_there_is_no_estimator_without() -> None:
+    for kind in PUBLIC:
+        fit = inspect.isclass(kind) and inspect.getattr_static(kind, "fit", None)
+        if fit and not isinstance(fit, classmethod) and kind.__name__ not in ("KahmGroup", "Kahm"):
+            assert issubclass(kind, Parameters), kind
+
+
+def test_set_params_checks_as_the_constructor_does() -> None:
+    model = Rulsif(alpha=0.2)
+    assert model.set_params(gamma=0.5, sigma=2.0) is model
+    assert model.get_params() == Rulsif(alpha=0.2, gamma=0.5, sigma=2.0).get_params()
+    with pytest.raises(ValueError, match="alpha: must be in"):
+        model.set_params(alpha=1.0)
+    with pytest.raises(ValueError, match="alhpa: Rulsif has no such parameter; it has alpha, sigma"):
+        model.set_params(alhpa=0.1)
+    assert model.alpha == 0.2
+    # What follows from a parameter follows it.
+    assert Iwrls().set_params(scheme="tikhonov").filter == Iwrls(scheme="tikhonov").filter
+
+
+def test_a_regressor_is_the_end_of_a_pipeline() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-20.0, 20.0, size=(300, 1))
+    y = np.sin(X[:, 0] / 4.0)
+    made = make_pipeline(StandardScaler(), SparseMultiScaleRegressor()).fit(X, y)
+    assert np.mean((made.predict(X) - y) ** 2) < 0.05 * np.var(y)
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_two_arrays_are_one_pair_of_samples(name: str) -> None:
+    rng = np.random.default_rng(0)
+    ref, test = rng.normal(size=(200, 2)), rng.normal(1.0, 1.0, size=(150, 2))
+    model = ESTIMATORS[name]().fit(ref, test)
+    same = ESTIMATORS[name]().fit([ref], [test])
+    assert model.scores_.shape == (1,)
+    np.testing.assert_array_equal(model.scores_, same.scores_)
+    tables = ESTIMATORS[name]().fit(pd.DataFrame(ref, columns=["a", "b"]), pd.DataFrame(test))
+    np.testing.assert_array_equal(model.scores_, tables.scores_)
+
+
+def test_two_vectors_are_points_of_dimension_one() -> None:
+    rng = np.random.default_rng(0)
+    x, x_ = rng.normal(size=100), rng.normal(2.0, 1.0, size=80)
+    assert Kliep().fit(x, x_).scores_ == Kliep().fit(x[:, None], x_[:, None]).scores_
+    assert GrulsifByNode().fit(x, x_).scores_.shape == (1,)
+
+
+def test_shapes_that_do_not_fit_are_refused_with_a_sentence() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="test: 1 columns, but ref has 2: the rows of both are points"):
+        Rulsif().fit(rng.normal(size=(200, 2)), rng.normal(size=(200, 1)))
+    with pytest.raises(ValueError, match=r"ref: one sample of shape \(200, 2\), but test holds a window per"):
+        Rulsif().fit(rng.normal(size=(200, 2)), rng.normal(size=(3, 200, 2)))
+    bad = rng.normal(size=(200, 2))
+    bad[4, 1] = np.nan
+    with pytest.raises(ValueError, match=r"ref\[4, 1\] is nan: values must be finite"):
+        Rulsif().fit(bad, rng.normal(size=(200, 2)))
+    with pytest.raises(ValueError, match="test: expected numbers"):
+        Rulsif().fit(rng.normal(size=(3, 1)), pd.DataFrame({"a": ["x", "y", "z"]}))
+    with pytest.raises(ValueError, match="Grulsif needs the graph"):
+        Grulsif().fit(rng.normal(size=(2, 50, 1)), rng.normal(size=(2, 50, 1)))
