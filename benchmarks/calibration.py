@@ -84,7 +84,7 @@ def study(
     watch = NetworkDetector(
         graph,
         alarm={"budget": "1 per 2000 ticks", "seed": seed},
-        preprocess={"whiten": "auto"} if whiten else {},
+        preprocess={} if whiten else {"difference": 0, "whiten": 0},
         incidents={"cool_down": 0},
         **settings,
     )

@@ -14,7 +14,9 @@ def blind_spots(settings: Settings, dim: int, differenced: bool | None = None) -
         found.append("changes of correlation: a sample has one component")
     if differenced is None:
         differenced = isinstance(preprocess.difference, int) and preprocess.difference > 0
-    if differenced:
+    # The engines of density ratios watch plain levels beside what is differenced.
+    levels = settings.estimator.level_charts and settings.estimator.name in ("grulsif", "pool")
+    if differenced and not levels:
         found.append("lasting changes of level: values are differenced, so that only the jump itself shows")
     if windows.mode == "sliding":
         found.append(

@@ -65,6 +65,7 @@ class CalibrationReport:
     caution: float = 1.0  # the threshold is that of so many times fewer
     delays: list[dict[str, Any]] = field(default_factory=list)
     trials: list[dict[str, float]] = field(default_factory=list)
+    preprocessing: list[str] = field(default_factory=list)  # what learning chose by itself, and why
     notes: list[str] = field(default_factory=list)  # warnings that hold for any budget
 
     @property
@@ -192,6 +193,7 @@ class CalibrationReport:
             "validated": self.validated,
             "delays": self.delays,
             "trials": self.trials,
+            "preprocessing": self.preprocessing,
             "warnings": self.warnings,
         }
 
@@ -216,6 +218,7 @@ class CalibrationReport:
             record.get("caution", 1.0),
             record["delays"],
             record["trials"],
+            record.get("preprocessing", []),
             [
                 text
                 for text in record["warnings"]
@@ -226,6 +229,7 @@ class CalibrationReport:
     def text(self) -> str:
         c = self.choice
         lines = [f"learnt from {self.n_ticks} ticks of {self.step:g} s; blocks of {self.block} ticks"]
+        lines += [f"preprocessing: {text}" for text in self.preprocessing]
         if np.isfinite(self.promised):
             lines += [
                 (

@@ -166,6 +166,7 @@ class Pipeline:
         )
         self.engine = started(self.engine, self.network.graph, self.settings)
         self.report.notes[:0] = [text for text in warnings if text]
+        self.report.preprocessing = self.preprocess.chosen
         self.history = None
         self.learnt_until = float(times[-1])
         self.aligner.health.learning = False

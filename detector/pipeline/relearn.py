@@ -161,6 +161,8 @@ def fill(v: int, rows: Floats, engine: Engine, preprocess: Preprocessor) -> None
     node = np.array([v], np.int32)
     preprocess.restart(node)
     for row in rows:
-        z, valid = preprocess.apply(node, row[None, :-1], row[-1:])
-        if valid[0]:
-            engine.slide(node, z, row[-1:])
+        values, levels = preprocess.views(Columns(node, row[-1:], row[None, :-1]), cleaned=True)
+        for made in levels:
+            engine.levels(made.nodes, made.values)
+        for made in values:
+            engine.slide(made.nodes, made.values, made.times)

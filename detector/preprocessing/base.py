@@ -45,11 +45,12 @@ class Step(Stateful, Protocol):
     learnt_arrays: ClassVar[tuple[str, ...]] = ()  # attributes (N, ...) that `fit` finds
     stream_arrays: ClassVar[tuple[str, ...]] = ()  # attributes (N, ...) that the stream moves
     lags: LagBuffer | None
+    chosen: str  # by `fit`, in words, with the reason; empty where nothing was left to it
     settings: PreprocessSettings
     shape: Shape
 
     def __init__(self, settings: PreprocessSettings, shape: Shape) -> None:
-        self.settings, self.shape, self.lags = settings, shape, None
+        self.settings, self.shape, self.lags, self.chosen = settings, shape, None, ""
 
     @property
     def own(self) -> Any:

@@ -243,6 +243,11 @@ class Preprocessor:
     # ------------------------------------------------------------------------------------------ views
 
     @property
+    def chosen(self) -> list[str]:
+        """What learning has chosen by itself, and why: a sentence per step."""
+        return [step.chosen for step in self.steps.values() if step.chosen]
+
+    @property
     def dim_out(self) -> int:
         """Components of z."""
         if not self.steps:

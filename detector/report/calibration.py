@@ -32,6 +32,7 @@ def calibration_content(
             ("per tick", number(report.promised)),
             ("budget", report.budget),
             ("learnt from", f"{report.n_ticks:,} ticks in blocks of {report.block}"),
+            *(("preprocessing", text) for text in report.preprocessing),
             ("event threshold", number(report.event_threshold)),
             ("node threshold", number(report.threshold)),
         ],

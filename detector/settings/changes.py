@@ -80,7 +80,8 @@ def learnt_with(settings: BaseModel) -> dict[str, Any]:
 def relearn_needed(settings: BaseModel, learnt: Mapping[str, Mapping[str, Any]]) -> list[Change]:
     """What changed since ``learnt``, from `learnt_with`, so that the state cannot be taken over.
 
-    A key that came later had its default then. A group that is missing is not known, and taken as it is now.
+    A key that came later had its default then; `auto` takes what the state was learnt with. A group that is
+    missing is not known, and taken as it is now.
     """
     found = []
     for name, keys in _relearn(settings).items():
@@ -88,7 +89,7 @@ def relearn_needed(settings: BaseModel, learnt: Mapping[str, Mapping[str, Any]])
         now, default = _plain(group), _plain(type(group)())
         for key in keys if name in learnt else ():
             before = learnt[name].get(key, default[key])
-            if before != now[key]:
+            if before != now[key] and now[key] != "auto":  # that is what learning has chosen
                 found.append(Change((name, key), before, now[key], "relearn"))
     return found
 

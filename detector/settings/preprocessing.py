@@ -33,7 +33,11 @@ def _known(steps: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 class PreprocessSettings(Group):
-    """Scales values to units of their baseline spread. 0 and null switch a step off."""
+    """Scales values to units of their baseline spread. 0 and null switch a step off.
+
+    What auto chose, and why, is in the report of the calibration. Plain levels are watched beside differenced
+    or whitened values, so that neither hides a lasting change of level.
+    """
 
     seasonal: Duration | None = setting(
         None,
@@ -49,12 +53,12 @@ class PreprocessSettings(Group):
     )
     seasonal_bins: int = setting(48, "Steps of the seasonal profile.", applies="relearn", ge=2)
     difference: Count | Literal["auto"] = setting(
-        0,
+        "auto",
         "Differences at this lag in samples instead of values; 0: none; auto: lag 1 where the level wanders.",
         applies="relearn",
     )
     whiten: Count | Literal["aic", "auto"] = setting(
-        0,
+        "auto",
         "Order of the autoregression that is removed; 0: none; aic: chosen per node and component; auto: "
         "aic where samples are correlated.",
         applies="relearn",

@@ -9,6 +9,8 @@ def slide(const int[::1] nodes, const int[:, ::1] x, int[:, :, ::1] test, int[::
           long long[:, ::1] ref_sum, const unsigned char[::1] held, int least, long long clip):
     """One new value of each of ``nodes``: what leaves the test window enters the reference, unless it is held.
 
+    held: 1, the reference stays; 2, it stays once it is full.
+
     Once the reference holds ``least`` values, new ones are cut at ``clip`` from its mean: one wild reading must not
     pass for a change of level.
     """
@@ -20,7 +22,7 @@ def slide(const int[::1] nodes, const int[:, ::1] x, int[:, :, ::1] test, int[::
         for k in range(nodes.shape[0]):
             v = nodes[k]
             at = test_head[v]
-            moves = test_count[v] == M and not held[v]
+            moves = test_count[v] == M and (held[v] == 0 or (held[v] == 2 and ref_count[v] < R))
             to = ref_head[v]
             for c in range(D):
                 old = test[v, at, c]
@@ -85,10 +87,11 @@ def contrasts(const int[::1] rows, const int[::1] indptr, const int[::1] indices
               double clip, const unsigned char[::1] held, const double[:, ::1] z, double[:, ::1] out):
     """out[v] = z[v] less the weighted mean of its neighbours' z, each clipped; a node alone keeps its z.
 
-    Neighbours that are held, nodes of an incident, say nothing about the others.
+    Neighbours that are held, nodes of an incident, say nothing about the others. Where less than half of the
+    neighbourhood speaks there is no contrast: what is left of a common movement would pass for one.
     """
     cdef int k, v, u, c, e
-    cdef double total, weight
+    cdef double total, weight, whole
     with nogil:
         for k in range(rows.shape[0]):
             v = rows[k]
@@ -96,13 +99,17 @@ def contrasts(const int[::1] rows, const int[::1] indptr, const int[::1] indices
                 if isnan(z[v, c]):
                     out[v, c] = NAN
                     continue
-                total = weight = 0.0
+                total = weight = whole = 0.0
                 for e in range(indptr[v], indptr[v + 1]):
                     u = indices[e]
+                    whole += weights[e]
                     if not held[u] and not isnan(z[u, c]):
                         total += weights[e] * fmin(fmax(z[u, c], -clip), clip)
                         weight += weights[e]
-                out[v, c] = z[v, c] - (total / weight if weight > 0.0 else 0.0)
+                if 2.0 * weight < whole:
+                    out[v, c] = NAN
+                else:
+                    out[v, c] = z[v, c] - (total / weight if weight > 0.0 else 0.0)
 
 
 def shared(const int[::1] rows, const int[::1] indptr, const int[::1] indices, const double[::1] weights,

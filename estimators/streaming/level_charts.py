@@ -33,7 +33,9 @@ UNIT = 2.0**-10  # values are kept in steps of about a thousandth of the baselin
 FAR = 2.0**20  # and within this many of them, so that they fit
 CLIP = 20.0  # a value further from the reference, and a neighbour's movement beyond it, weigh no more
 FLOOR = 0.1  # least spread of a difference, as a share of that of independent samples: constant sensors
+LATEST = 4  # the last quarter of a window says whether the level is back
 TRUST = 3.0  # independent windows at which a node's own moments count for half
+FOLLOWS, STAYS, FILLS = 0, 1, 2  # what a reference does; the last: it stays once it is full
 UPPER, NORMAL = 0.99, 2.326  # quantile that sets the unit of a chart, and that of a normal law
 
 
@@ -62,6 +64,8 @@ class LevelCharts:
         R, the samples that stand for "before".
     test : int
         M, the samples that stand for "now".
+    fixed : bool
+        References stay once they are full.
 
     Attributes
     ----------
@@ -69,18 +73,22 @@ class LevelCharts:
         Sum of the squares of the positive charts: zero on quiet data half of the time.
     """
 
-    def __init__(self, graph: Graph, views: Sequence[int], reference: int, test: int = TEST) -> None:
+    def __init__(
+        self, graph: Graph, views: Sequence[int], reference: int, test: int = TEST, fixed: bool = False
+    ) -> None:
         n, dim = graph.n_nodes, sum(views)
         self.graph, self.views = graph, tuple(views)
         self.view = np.repeat(np.arange(len(views)), views).astype(np.int32)
         self.self_weight = graph.mean_weight
-        self.least = max(reference // 2, min(2 * test, reference))
+        self.least = min(test, reference)
         self.test = np.zeros((n, test, dim), np.int32)
         self.ref = np.zeros((n, reference, dim), np.int32)
         self.test_head, self.test_count, self.ref_head, self.ref_count = np.zeros((4, n), np.int32)
         self.test_sum, self.ref_sum = np.zeros((2, n, dim), np.int64)
         self.held, self._nobody = np.zeros((2, n + graph.ghosts), np.uint8)
-        self.mutes = True  # held nodes say nothing about their neighbours
+        self.fixed = fixed
+        self.held[:] = FILLS if fixed else FOLLOWS
+        self.mutes = not fixed  # nodes of incidents say nothing about their neighbours
         self.difference, self.apart = np.full((2, n, dim), np.nan)
         self.z = np.full((n + graph.ghosts, dim), np.nan)
         self.values = np.full((2, n, len(views)), np.nan)
@@ -158,8 +166,8 @@ class LevelCharts:
         return NullLevels(mean, spread, apart_mean, apart_spread, middle, unit)
 
     def hold(self, nodes: Sequence[int] | Nodes, held: bool) -> None:
-        """Freeze the reference of ``nodes``, or let it follow again."""
-        self.held[nodes] = held
+        """Freeze the reference of ``nodes``, or let it follow again; where it is fixed, fill."""
+        self.held[nodes] = STAYS if held else FILLS if self.fixed else FOLLOWS
 
     def told(self, nodes: Nodes) -> Floats:
         """What ``nodes`` say to their neighbours (k, D): their standardised differences; NaN: nothing."""
@@ -178,6 +186,35 @@ class LevelCharts:
         """What is in the test window of v was a fault that is over; the reference stays."""
         self.test_head[v] = self.test_count[v] = 0
         self.test_sum[v] = 0
+
+    def settle(self, nodes: Nodes) -> None:
+        """What held the reference of ``nodes`` is over, and their test windows still differ from it.
+
+        Where the latest values are nearer to the reference than to the window they close, the level is back:
+        the reference stays, and the window fills anew. Else what is now is the reference.
+        """
+        latest = max(self.test.shape[1] // LATEST, 1)
+        for v in nodes.tolist():
+            count, M = int(self.test_count[v]), self.test.shape[1]
+            if not count or not self.ref_count[v]:
+                continue
+            ring = self.test[v, (self.test_head[v] - count + np.arange(count)) % M]
+            before = self.ref_sum[v] / self.ref_count[v]
+            moved, now = ring.mean(axis=0) - before, ring[-latest:].mean(axis=0) - before
+            if now @ moved < 0.5 * (moved @ moved):
+                self.forget(v)
+            else:
+                self.adopt(v, count)
+
+    def adopt(self, v: int, keep: int) -> None:
+        """The latest ``keep`` values of v are its normal: test window and reference go on from them."""
+        (M, R), keep = (self.test.shape[1], self.ref.shape[1]), min(keep, int(self.test_count[v]))
+        kept = self.test[v, (self.test_head[v] - keep + np.arange(keep)) % M]
+        self.test[v, :keep], self.test_sum[v] = kept, kept.sum(axis=0, dtype=np.int64)
+        self.test_count[v], self.test_head[v] = keep, keep % M
+        kept = kept[max(keep - R, 0) :]
+        self.ref[v, : len(kept)], self.ref_sum[v] = kept, kept.sum(axis=0, dtype=np.int64)
+        self.ref_count[v], self.ref_head[v] = len(kept), len(kept) % R
 
     def restart(self, nodes: Nodes) -> None:
         """Their windows start anew."""

@@ -92,12 +92,8 @@ class DensityRatioEngine:
         dim = features.dictionary.atoms.shape[1]
         dims = (dim, self.level_dim) if self.level_dim else (dim,)
         self.joint = JointStatistic(
-            used, dims if settings.estimator.level_charts else (), settings.windows.reference
+            used, dims if settings.estimator.level_charts else (), settings.windows.reference, self.fixed
         )
-        if self.fixed:
-            self.joint.hold(range(graph.n_nodes))
-            for charts in self.joint.charts:
-                charts.mutes = False  # all are held, and incidents cannot be told from that
         self.null: NullMoments | None = None
         self.known: Christoffel | None = None  # of the values that were learnt
         self.stamps = np.zeros((graph.n_nodes, settings.windows.tests[-1]))  # times of the recent values
@@ -251,9 +247,12 @@ class DensityRatioEngine:
         self._mute(nodes, True)
 
     def release(self, nodes: list[int]) -> None:
+        self.joint.release(nodes)
+        self._let_go(nodes)
+
+    def _let_go(self, nodes: list[int]) -> None:
         self.bank.held[nodes] = 1 if self.fixed else 0
         if not self.fixed:
-            self.joint.release(nodes)
             self._moved[nodes] = True
         self._mute(nodes, False)
 
@@ -281,8 +280,8 @@ class DensityRatioEngine:
     def rebaseline(self, v: int, keep: int) -> None:
         self._settle()
         self.bank.rebaseline(v, keep)
-        self.joint.restart(np.array([v], np.int32))
-        self.release([v])
+        self.joint.adopt(v, keep)
+        self._let_go([v])
         self._moved[v] = True
 
     def reference(self, v: int) -> NDArray[np.float32]:
@@ -397,7 +396,7 @@ class DensityRatioEngine:
         take_rows(self, ("stamps",), arrays, rows)
         self._moved[rows >= 0] = arrays["moved"][rows[rows >= 0]]
         self.joint = JointStatistic.restored(
-            self.statistics.graph, self.settings.windows.reference, part("joint", arrays), rows
+            self.statistics.graph, self.settings.windows.reference, part("joint", arrays), rows, self.fixed
         )
         self.level_dim = self.joint.dims[1] if len(self.joint.dims) > 1 else 0
         self.boundary = Boundary(self.cut, self.bank, self.statistics, self.joint.charts)

@@ -29,11 +29,14 @@ _UNITS = ("middle", "unit")
 
 
 class JointStatistic:
-    """Level charts of one or two views beside a density ratio. ``dims``: components of each view."""
+    """Level charts of one or two views beside a density ratio.
 
-    def __init__(self, graph: Graph, dims: Sequence[int], reference: int) -> None:
-        self.graph, self.dims, self.reference = graph, tuple(dims), reference
-        self.charts = [LevelCharts(graph, (dim,), reference) for dim in dims]
+    ``dims``: components of each view; ``fixed``: references of the charts stay once they are full.
+    """
+
+    def __init__(self, graph: Graph, dims: Sequence[int], reference: int, fixed: bool = False) -> None:
+        self.graph, self.dims, self.reference, self.fixed = graph, tuple(dims), reference, fixed
+        self.charts = [LevelCharts(graph, (dim,), reference, fixed=fixed) for dim in dims]
         self.null: list[NullLevels] | None = None  # of each view; None: charts count for nothing
         self.tails = TailScale.neutral(graph.n_nodes)
         self.joint, self.event = np.full((2, graph.n_nodes), np.nan)
@@ -87,8 +90,13 @@ class JointStatistic:
         some = np.asarray(nodes, np.int32)
         for charts in self.charts:
             charts.hold(some, False)
-            stale = (self.joint[some] > STALE) & (charts.test_count[some] > 0)
-            charts.restart(some[stale])
+            charts.settle(some[self.joint[some] > STALE])
+
+    def adopt(self, v: int, keep: int) -> None:
+        """The latest ``keep`` values of node v are normal, and its reference follows again."""
+        for charts in self.charts:
+            charts.hold([v], False)
+            charts.adopt(v, keep)
 
     def forget(self, v: int) -> None:
         """What node v did lately was a fault that is over."""
@@ -101,7 +109,7 @@ class JointStatistic:
 
     def fresh(self) -> JointStatistic:
         """What was learnt, with empty windows."""
-        made = JointStatistic(self.graph, self.dims, self.reference)
+        made = JointStatistic(self.graph, self.dims, self.reference, self.fixed)
         made.null, made.tails = self.null, copy.copy(self.tails)
         return made
 
@@ -127,10 +135,12 @@ class JointStatistic:
         return arrays | (under("tails", self.tails.state()) if self.tails.adapts else {})
 
     @classmethod
-    def restored(cls, graph: Graph, reference: int, arrays: Arrays, rows: Rows) -> JointStatistic:
+    def restored(
+        cls, graph: Graph, reference: int, arrays: Arrays, rows: Rows, fixed: bool = False
+    ) -> JointStatistic:
         """Continue from `state`; one of version 0.1 has no charts."""
         views = [part(f"view{k}", arrays) for k in range(2)]
-        made = cls(graph, [view["test"].shape[2] for view in views if view], reference)
+        made = cls(graph, [view["test"].shape[2] for view in views if view], reference, fixed)
         for k, charts in enumerate(made.charts):
             charts.restore(views[k], rows)
         if part("null0", arrays):

@@ -47,7 +47,12 @@ class Difference(Step):
         if like is not None:
             lag = like.lag
         elif wanted == "auto":
-            lag = 1 if blocks.typical_lag_one() > DIFFERENCE_ABOVE else 0
+            typical = blocks.typical_lag_one()
+            lag = 1 if typical > DIFFERENCE_ABOVE else 0
+            what = "differences at lag 1: levels wander" if lag else "no differences: levels do not wander"
+            self.chosen = (
+                f"{what}, the typical lag-one autocorrelation is {typical:.3f} (limit {DIFFERENCE_ABOVE:g})"
+            )
         else:
             lag = int(wanted)
         self._choose(lag)

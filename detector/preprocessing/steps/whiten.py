@@ -60,7 +60,12 @@ class Whiten(Step):
         if like is not None and wanted == "auto":
             wanted = "aic" if like.active else 0
         elif wanted == "auto":
-            wanted = "aic" if abs(blocks.typical_lag_one()) > WHITEN_ABOVE else 0
+            typical = blocks.typical_lag_one()
+            wanted = "aic" if abs(typical) > WHITEN_ABOVE else 0
+            self.chosen = (
+                f"{'an' if wanted else 'no'} autoregression is removed: the typical lag-one autocorrelation "
+                f"of what is left is {typical:.3f} (limit {WHITEN_ABOVE:g})"
+            )
         self._choose(wanted if isinstance(wanted, int) else self.settings.max_order)
         self.order[:] = 0
         self.centre, self.scale = np.zeros_like(self.centre), np.ones_like(self.scale)

@@ -313,7 +313,7 @@ def test_other_windows_are_refused():
 @pytest.mark.parametrize(
     ("group", "key", "value"),
     [
-        ("preprocess", "embed", 2), ("preprocess", "whiten", "auto"), ("preprocess", "difference", 1),
+        ("preprocess", "embed", 2), ("preprocess", "whiten", "aic"), ("preprocess", "difference", 1),
         ("preprocess", "seasonal", "24h"), ("preprocess", "clip", 5.0), ("preprocess", "screen", "on"),
         ("incidents", "clear_after", 20), ("align", "step", "2s"), ("estimator", "sweeps", 2),
         ("windows", "mode", "fixed"),
@@ -325,6 +325,19 @@ def test_what_was_learnt_rests_on_it(group, key, value):
         pipeline(**{group: {key: value}})
     half = thawed(learnt.state(when="half"), chosen=learnt.settings(**{group: {key: value}}))
     assert half.phase == "learning"
+
+
+@pytest.mark.parametrize(("difference", "whiten"), [(0, 0), (1, 3)])
+def test_auto_goes_on_with_what_was_learnt(difference, whiten):
+    """Only the next learning chooses again: states from before it was the default are taken over."""
+    given = {"preprocess": {"difference": difference, "whiten": whiten}}
+    one = Pipeline(NETWORK, 1, learnt.settings(**given))
+    one.push(samples(quiet(0, LEARN + 60), 0))
+    two = thawed(frozen(one))
+    row = samples(quiet(LEARN + 60, LEARN + 80), LEARN + 60)
+    one.push(row)
+    two.push(row)
+    np.testing.assert_array_equal(one.event_statistic, two.event_statistic)
 
 
 def test_other_settings_are_taken():

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.events.model import Event
 from detector.pipeline.pipeline import Pipeline
 from tests.detector import learnt
@@ -114,3 +115,14 @@ def test_restart_at_any_tick_while_a_new_normal_is_learnt() -> None:
         again = learnt.thawed(learnt.frozen(broken))
         play(again, X[at:], first=at)
         learnt.same(straight, again)
+
+
+def test_plain_levels_are_filled_again_too() -> None:
+    """What whitening hides is seen by levels only: they must not fall silent after a new normal."""
+    whitened = Pipeline(learnt.NETWORK, 1, learnt.settings(preprocess={"whiten": 2}))
+    whitened.learn(learnt.quiet(0, learnt.NOW), learnt.START + np.arange(learnt.NOW))
+    play(whitened, stream(6.0, "+0"))
+    assert isinstance(whitened.engine, DensityRatioEngine)
+    charts = whitened.engine.joint.charts[1]
+    assert (charts.ref_count[SHIFTED] > charts.ref.shape[1] // 2).all()
+    assert (charts.test_count[SHIFTED] == charts.test.shape[1]).all()

@@ -33,7 +33,8 @@ def autoregressive(rng: np.random.Generator, phi: float, shape: tuple[int, ...])
 
 
 def learnt(x: Any, times: Any = None, **given_settings: Any) -> Preprocessor:
-    return Preprocessor(PreprocessSettings(**given_settings)).learn(x, times)
+    plain = {"difference": 0, "whiten": 0}
+    return Preprocessor(PreprocessSettings(**{**plain, **given_settings})).learn(x, times)
 
 
 def restored_from(before: Preprocessor, rows: Any) -> Preprocessor:
@@ -251,8 +252,12 @@ def test_a_noiseless_signal_keeps_a_finite_model() -> None:
 def test_auto_decides_by_the_lag_one_autocorrelation(phi: float, lag: int, whitened: bool) -> None:
     rng = np.random.default_rng(14)
     x = rng.normal(size=(2000, 8, 1)).cumsum(axis=0) if phi == 1.0 else autoregressive(rng, phi, (2000, 8, 1))
-    made = learnt(x, difference="auto", whiten="auto")
+    made = Preprocessor().learn(x)  # it is the default
     assert (made.steps["difference"].lag, len(made.steps["whiten"].ar) > 0) == (lag, whitened)
+    differenced, autoregression = made.chosen
+    assert differenced.startswith("differences at lag 1" if lag else "no differences")
+    assert autoregression.startswith("an autoregression" if whitened else "no autoregression")
+    assert not learnt(x).chosen  # nothing was left to it
 
 
 # ---------------------------------------------------------------------------- season, embed

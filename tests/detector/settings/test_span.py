@@ -42,5 +42,7 @@ def test_what_is_waited_for_and_what_cannot_be_seen_is_said() -> None:
     assert any("hold_for" in line and "1800 ticks (30m)" in line for line in spans(settings, 1.0))
     assert any("correlation" in line for line in blind_spots(settings, 1))
     assert not any("correlation" in line for line in blind_spots(settings, 2))
-    assert any("level" in line for line in blind_spots(settings, 1))
+    assert not any("level" in line for line in blind_spots(settings, 1))  # levels are a view of their own
+    alone = Settings.of(preprocess={"difference": 1}, estimator={"level_charts": False})
+    assert any("level" in line for line in blind_spots(alone, 1))
     assert not any("level" in line for line in blind_spots(Settings(), 1, differenced=False))

@@ -12,7 +12,7 @@ from estimators.core.graph import Graph
 from estimators.streaming.level_charts import CLIP, UNIT, LevelCharts, NullLevels
 
 M, R = 4, 9
-LEAST = 8  # of the reference, before a verdict
+LEAST = M  # of the reference, before a verdict
 GRAPH = Graph.of(nx.to_numpy_array(nx.compose(nx.path_graph(4), nx.empty_graph(5))) * 0.5)
 VIEWS = (1, 2)
 
@@ -49,6 +49,15 @@ class Twin:
             if not self.held[v]:
                 self.ref[v] = [*self.ref[v], out][-R:]
 
+    def settle(self, v: int) -> None:
+        if not self.test[v] or not self.ref[v]:
+            return
+        moved = np.mean(self.test[v], axis=0) - np.mean(self.ref[v], axis=0)
+        if (self.test[v][-1] - np.mean(self.ref[v], axis=0)) @ moved < 0.5 * moved @ moved:
+            self.test[v] = []
+        else:
+            self.ref[v] = list(self.test[v])
+
     def difference(self, v: int) -> np.ndarray:
         if len(self.test[v]) < M or len(self.ref[v]) < LEAST:
             return np.full(3, np.nan)
@@ -64,18 +73,20 @@ class Twin:
         for v in range(5):
             if np.isnan(z[v]).any():
                 continue
+            linked = np.count_nonzero(W[v])
             near = [u for u in range(5) if W[v, u] > 0 and not self.held[u] and not np.isnan(z[u]).any()]
+            contrasted = 2 * len(near) >= linked
             e = z[v] - (np.mean([np.clip(z[u], -CLIP, CLIP) for u in near], axis=0) if near else 0.0)
             e = (e - moments.apart_mean[v]) / moments.apart_spread[v]
             for w in (0, 1):
                 own = [np.square(z[u, view == w]).sum() for u in (v, *near)]
-                for k, value in enumerate((np.mean(own), np.square(e[view == w]).sum())):
+                for k, value in enumerate((np.mean(own), np.square(e[view == w]).sum())[: 1 + contrasted]):
                     chart = (np.cbrt(value) - moments.middle[k, v, w]) / moments.unit[k, v, w]
                     total[v] += max(chart, 0.0) ** 2
         return total
 
 
-whats = st.sampled_from(["slide"] * 12 + ["hold", "release", "restart"])
+whats = st.sampled_from(["slide"] * 12 + ["hold", "release", "restart", "settle"])
 moves = st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), whats), min_size=30, max_size=60)
 
 
@@ -95,6 +106,10 @@ def test_any_course_agrees_with_the_twin_and_goes_on_after_a_stop(course, seed, 
             charts.restart(nodes)
             for v in nodes.tolist():
                 twin.test[v], twin.ref[v] = [], []
+        elif what == "settle":
+            charts.settle(nodes)
+            for v in nodes.tolist():
+                twin.settle(v)
         else:
             charts.hold(nodes, what == "hold")
             twin.held[nodes] = what == "hold"
@@ -169,6 +184,33 @@ def test_a_movement_of_all_is_shared_and_not_apart():
     assert apart.argmax() == 2
     assert apart[2] > 4.0
     assert shared.max() < 3.5
+
+
+def test_what_is_left_of_a_neighbourhood_is_no_contrast():
+    """All move alike, and an incident holds most neighbours: nobody is apart."""
+    n = 9
+    charts = LevelCharts(Graph.of(nx.to_numpy_array(nx.star_graph(n - 1))), (1,), 50, 10)
+    rng = np.random.default_rng(4)
+    common = rng.normal(size=(600, 1, 1))
+    null = charts.fit(differences(charts, common + 0.1 * rng.normal(size=(600, n, 1))), 15.0)
+    charts.hold([1, 2, 3, 4, 5], True)
+    for row in 0.5 + common[:30] + 0.1 * rng.normal(size=(30, n, 1)):
+        charts.slide(np.arange(n, dtype=np.int32), row)
+    charts.update(null)
+    assert np.isnan(charts.values[1, 0]).all()
+    assert np.isfinite(charts.values[1, 1:]).all()  # leaves hear the hub
+
+
+def test_a_reference_that_is_fixed_fills_and_then_stays():
+    charts = LevelCharts(GRAPH, (1,), R, M, fixed=True)
+    everyone = np.arange(5, dtype=np.int32)
+    for value in range(40):
+        charts.slide(everyone, np.full((5, 1), value * 0.125))
+    charts.hold([0], True)
+    charts.hold([0], False)
+    charts.slide(everyone, np.full((5, 1), 5.0))
+    assert charts.ref_count.tolist() == [R] * 5
+    np.testing.assert_allclose(charts.ref_sum[:, 0] * UNIT / R, 0.5)  # of 0, .125 ... 1
 
 
 def test_constant_sensors_and_silence_do_no_harm():

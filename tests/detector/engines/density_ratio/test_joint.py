@@ -37,7 +37,7 @@ def play(joint: JointStatistic, x: np.ndarray, ratio: float = 0.0) -> np.ndarray
         for view in range(len(joint.charts)):
             joint.slide(view, EVERYONE, row)
         joint.update(np.full(N, ratio), EVERYONE)
-        joint.follow(np.ones(N, np.bool_), np.zeros(N, np.bool_), 50)
+        joint.follow(np.ones(N, np.bool_), np.zeros(N, np.bool_), 50, np.ones(N, np.bool_))
         events.append(joint.event.copy())
     return np.array(events)
 
@@ -87,6 +87,23 @@ def test_a_level_that_has_not_come_back_is_the_baseline_after_the_incident():
     assert np.nanmax(after[:, 4]) < 5.0
     shifted[:, 4] += 4.0
     assert play(joint, shifted[:30])[-1, 4] > 5.5  # and it sees the next change from there
+
+
+def test_a_level_that_has_come_back_is_no_change_after_the_incident():
+    """Though the window still holds the end of the event: it is emptied, the reference stays."""
+    joint = learnt()
+    rng = np.random.default_rng(3)
+    play(joint, rng.normal(size=(150, N, 1)))
+    event = rng.normal(size=(60, N, 1))
+    event[:, 4] += 6.0
+    play(joint, event[:20])
+    joint.hold([4])
+    play(joint, event[20:])
+    play(joint, rng.normal(size=(12, N, 1)))
+    assert joint.joint[4] > 3.0
+    joint.release([4])
+    after = play(joint, rng.normal(size=(300, N, 1)))
+    assert np.nanmax(after[:, 4]) < 5.0
 
 
 def test_a_level_that_has_come_back_needs_no_new_baseline():

@@ -187,7 +187,7 @@ def test_a_restored_engine_keeps_its_parts_and_goes_on_bit_for_bit(whole: list[b
     two = DensityRatioEngine.empty(GRAPH, D, settings_of())
     two.restore(arrays, json.loads(json.dumps(meta)), np.arange(N, dtype=np.intp))
     if cut_at in range(81, 101):
-        two.hold([3, 4, 5, 6])
+        two.hold([3, 4, 5, 6] if cut_at <= 90 else [3, 5, 6])  # a new baseline has let 4 go
     np.testing.assert_array_equal(two.cut.labels, LABELS)
     assert bits(two) == bits(one)
     play(two, cut_at)
