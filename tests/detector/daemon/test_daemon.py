@@ -115,7 +115,7 @@ def test_a_source_of_which_nothing_can_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("time,n0,n1\n" + "1700000000,1.0,2.0\n" * 50)
     source = {"type": "file", "path": str(tmp_path / "in.jsonl"), "decode": {"format": "json"}}
     with rig.Service(rig.write_config(tmp_path, sources={"in": source}), "--once") as service:
-        assert service.process.wait(rig.PATIENCE_S) == 0
+        assert service.process.wait(rig.PATIENCE_S) == 69
         assert "source in: nothing of this can be used: 51 malformed; see its decode" in service.said()
 
 
