@@ -41,7 +41,7 @@ def test_hostile_text_is_refused_quickly_with_its_place(name: str) -> None:
     begun = time.process_time()
     with pytest.raises(YamlRefused, match=message) as caught:
         parse_yaml(raw)
-    assert time.process_time() - begun < 1.0
+    assert time.process_time() - begun < 10.0  # and not minutes, as a bomb would take
     assert caught.value.place == place
 
 

@@ -10,7 +10,6 @@ import re
 import resource
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def test_full_disk(tmp_path: Path, learnt_state: Path, small_disk: tuple[Path, A
         assert ready["parts"]["state"]["status"] == "degraded"
         assert "state cannot be saved" in service.said()
         rig.wait_for(lambda: len(hook.ids) > known + 60)
-        assert service.ask("/healthz")[0] == 200
+        rig.wait_for(lambda: service.ask("/healthz")[0] == 200)
         positions = inspect(disk / "state")["positions"]["in"]["position"]["offset"]
         assert positions < data.stat().st_size // 2
         change(service, False)
@@ -197,7 +196,7 @@ def test_slow_and_dead_sinks_delay_nobody(tmp_path: Path, learnt_state: Path) ->
             assert service.metric("outbox_dropped_total", sink=name) == made - waiting
         status, ready = service.ask("/readyz")
         assert (status, ready["status"]) == (200, "degraded")
-        assert service.stop(60) == 0  # without waiting for a sink that hangs for an hour
+        assert service.stop(15) == 0  # without waiting for a sink that hangs
     assert inspect(tmp_path / "state")["outbox"] == {"dead": 40, "hanging": 40}
     hanging.close()
 
@@ -273,7 +272,7 @@ def test_garbage_is_counted_exactly(tmp_path: Path) -> None:
 
         rig.wait_for(balance)
         assert service.metric("samples_rejected_total", source="in") > 30_000
-        assert service.ask("/healthz")[0] == 200
+        rig.wait_for(lambda: service.ask("/healthz")[0] == 200)
         assert "Traceback" not in service.said()
         assert service.stop() == 0
 
