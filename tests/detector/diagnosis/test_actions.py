@@ -75,7 +75,7 @@ HELD = threading.Event()
 
 
 def hold(repository: Repository, arguments: Arguments) -> dict[str, Any]:
-    HELD.wait(rig.PATIENCE_S)
+    HELD.wait(20)
     return {"held": True}
 
 

@@ -159,7 +159,7 @@ def test_one_that_hangs_is_left_behind(tmp_path, monkeypatch) -> None:
 
     def hangs(case: Case) -> Finding | None:
         if case.incident != "i3":
-            freed.wait(rig.PATIENCE_S)
+            freed.wait(20)
         return size(case)
 
     rig = Rig(tmp_path, monkeypatch, size=hangs)
