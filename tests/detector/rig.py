@@ -83,7 +83,7 @@ def without_findings(given: list[str]) -> list[str]:
     return [one for one in given if not one.endswith(("-early", "-settled"))]
 
 
-PATIENCE_S = 240.0  # machines are shared: no test fails because another program is busy
+PATIENCE_S = 480.0  # machines are shared: no test fails because another program is busy
 
 
 def wait_for(condition: Callable[[], Any], timeout: float = PATIENCE_S, what: str = "") -> Any:
