@@ -207,11 +207,6 @@ class Service:
         """The sum over the series with these labels."""
         return total(self.ask("/metrics")[1], name, **labels)
 
-    def slow(self, name: str, seconds: float) -> float:
-        """How many of what a histogram has seen took longer; ``seconds`` is one of its bounds."""
-        _, page = self.ask("/metrics")
-        return total(page, f"{name}_count") - total(page, f"{name}_bucket", le=str(seconds))
-
     def stop(self, timeout: float = 120.0) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)
