@@ -148,7 +148,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_counted() -> None:
         metrics, listeners = Metrics(), []
         view = StatusView.of(Pipeline(Network.complete(["a", "b"]), 1, Settings()))
         service = SimpleNamespace(
-            metrics=metrics, view=view, stage=None, settings=HttpSettings(), listen=listeners.append
+            metrics=metrics, view=view, stage=None, queue=0.0, settings=HttpSettings(), listen=listeners.append
         )
         async with TestServer(application(service)) as server, TestClient(server) as client:
             stuck = socket.socket()
@@ -156,6 +156,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_counted() -> None:
             stuck.connect((server.host, server.port))
             stuck.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             healthy = await client.get(path)
+            assert healthy.status == 200
             while rig.total(metrics.page().decode(), "event_clients") < 2:
                 await asyncio.sleep(0.01)
             for k in range(2 * BACKLOG):  # what the kernel keeps for a reader comes on top
