@@ -148,7 +148,12 @@ def test_a_reader_that_does_not_read_is_cut_off_and_counted() -> None:
         metrics, listeners = Metrics(), []
         view = StatusView.of(Pipeline(Network.complete(["a", "b"]), 1, Settings()))
         service = SimpleNamespace(
-            metrics=metrics, view=view, stage=None, queue=0.0, settings=HttpSettings(), listen=listeners.append
+            metrics=metrics,
+            view=view,
+            stage=None,
+            queue=0.0,
+            settings=HttpSettings(),
+            listen=listeners.append,
         )
         async with TestServer(application(service)) as server, TestClient(server) as client:
             stuck = socket.socket()
