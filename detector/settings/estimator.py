@@ -93,7 +93,8 @@ class EngineSettings(Group):
     )
     workers: NumberOrAuto = setting(
         "auto",
-        "Threads; auto: as many as there are cores.",
+        "Threads, and processes that share the work of learning; auto: as many as there are cores, for "
+        "learning as far as memory allows.",
         applies="restart",
     )
     parts: NumberOrAuto = setting(

@@ -29,6 +29,9 @@ RUNNERS = Registry(
         "threads": "detector.engines.runners.threads:Threads",
     },
 )
+LEARNERS = Registry(
+    "detector.learners", "way to learn", {"processes": "detector.engines.runners.processes:Processes"}
+)
 STEPS = Registry(
     "detector.steps",
     "preprocessing step",
