@@ -63,7 +63,7 @@ class Engine(Stateful, Protocol):
         ``levels`` (T, N, d') are the plain levels, None where Z is just that.
         """
 
-    def fresh(self) -> Self:
+    def fresh(self) -> Engine:
         """All that was learnt, with empty windows."""
 
     # ------------------------------------------------------------------------------------- the stream
