@@ -27,6 +27,7 @@ RUNNERS = Registry(
     {
         "inline": "detector.engines.runners.base:Inline",
         "threads": "detector.engines.runners.threads:Threads",
+        "ray": "detector.engines.runners.cluster:Cluster",
     },
 )
 LEARNERS = Registry(
