@@ -114,6 +114,7 @@ class Cluster:
     def _connect(self, settings: EngineSettings) -> None:
         if ray.is_initialized():
             return
+        logging.getLogger("ray").setLevel(logging.ERROR)  # what it warns of is told here, in a sentence
         local: dict[str, Any] = {}
         if settings.address is None:
             cpus = None if settings.workers == "auto" else settings.workers

@@ -86,8 +86,11 @@ def test_a_killed_worker_is_back_with_its_bits(
     engine.holders.close()
 
 
-def test_a_stalled_worker_is_replaced(running: Running, whole: list[bytes]) -> None:
-    engine = running.engine(2, deadline=2.0)
+def test_a_stalled_worker_is_replaced(
+    running: Running, whole: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 120)  # deadlines: a slow machine may need many
+    engine = running.engine(2, deadline=1.0)
     play(engine, 0, 60)
     os.kill(stalled := processes(engine)[1][1], signal.SIGSTOP)
     try:
@@ -111,20 +114,6 @@ def test_an_answer_comes_from_whom_is_back(running: Running) -> None:
     (arrays, _), (others, _) = one.state(), engine.state()
     assert {k: a.tobytes() for k, a in arrays.items()} == {k: a.tobytes() for k, a in others.items()}
     engine.holders.close()
-
-
-def test_a_lost_machine_leaves_its_shards_to_others(running: Running, whole: list[bytes]) -> None:
-    engine = running.engine(2)
-    play(engine, 0, 60)
-    lost = processes(engine)[0][0]
-    victim = next(n for n in (running.first, running.second) if n.node_id == lost)
-    clusters.power_off(victim)
-    play(engine, 60)
-    assert bits(engine) == whole
-    assert lost not in {where for where, _ in processes(engine)}
-    engine.holders.close()
-    running.cluster.remove_node(victim, allow_graceful=False)
-    clusters.node(running.cluster, 2)
 
 
 def test_a_snapshot_that_was_tampered_with_is_refused(running: Running) -> None:
@@ -162,3 +151,16 @@ def test_folders_of_runs_that_are_gone_are_removed(tmp_path: Path) -> None:
     one.close()
     assert list(tmp_path.iterdir()) == [two.path]
     two.close()
+
+
+def test_a_lost_machine_leaves_its_shards_to_others(running: Running, whole: list[bytes]) -> None:
+    """The last test: it leaves one machine only."""
+    engine = running.engine(2)
+    play(engine, 0, 60)
+    lost = processes(engine)[0][0]
+    victim = next(n for n in (running.first, running.second) if n.node_id == lost)
+    clusters.power_off(victim)
+    play(engine, 60)
+    assert bits(engine) == whole
+    assert lost not in {where for where, _ in processes(engine)}
+    engine.holders.close()
