@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 EVERY = 100  # turns after which a snapshot is due: more would be long to repeat
 SHARE = 10.0  # and as many times as long as the latest one took
 MOST = 256 << 20  # bytes of turns kept of all shards, beyond which it is due at once
-PATIENCE = 6  # deadlines within which a shard must be back
+PATIENCE = 6.0  # deadlines within which a shard must be back
 AGAIN = 0.1  # seconds between two attempts
 VERSIONS = tuple(
     f"{name} {version(name)}" for name in ("detectord", "numpy", "scipy")
@@ -168,9 +168,9 @@ class Cluster:
         def asked(member: Member) -> Any:
             return member.actor.ask.remote(self._number, name, given[self.members.index(member)])
 
-        def again(member: Member) -> Any:
-            self._repeated(member)
-            return ray.get(asked(member), timeout=self.deadline)
+        def again(member: Member, timeout: float) -> Any:
+            self._repeated(member, timeout)
+            return ray.get(asked(member), timeout=timeout)
 
         return dict(zip(given, self._all(members, [asked(m) for m in members], again), strict=True))
 
@@ -183,7 +183,7 @@ class Cluster:
     # ----------------------------------------------------------------------------------------- failures
 
     def _all(
-        self, members: Sequence[Member], refs: Sequence[Any], again: Callable[[Member], Any]
+        self, members: Sequence[Member], refs: Sequence[Any], again: Callable[[Member, float], Any]
     ) -> list[Any]:
         """What ``refs`` give; of members that fail, what ``again`` gives once they are back."""
         ray.wait(list(refs), num_returns=len(refs), timeout=self.deadline)
@@ -195,38 +195,40 @@ class Cluster:
                 found.append(self._back(member, error, again))
         return found
 
-    def _repeated(self, member: Member) -> Answer | None:
+    def _repeated(self, member: Member, timeout: float) -> Answer | None:
         """``member`` from its snapshot on; the answer to its last turn."""
-        answer: Answer | None = ray.get(
-            member.actor.load.remote(member.snapshot, member.turns, VERSIONS), timeout=self.deadline
-        )
+        ref = member.actor.load.remote(member.snapshot, member.turns, VERSIONS)
+        answer: Answer | None = ray.get(ref, timeout=timeout)
         return answer
 
-    def _back(self, member: Member, error: Exception, again: Callable[[Member], Any] | None = None) -> Any:
+    def _back(
+        self, member: Member, error: Exception, again: Callable[[Member, float], Any] | None = None
+    ) -> Any:
         """What ``again`` gives, once the shard is what it was; EngineUnavailable if it cannot be."""
-        began, first = time.monotonic(), error
-        log.warning("shard %d: %s; it is started anew", self.members.index(member), _short(error))
+        k, began, first, timeout = self.members.index(member), time.monotonic(), error, self.deadline
+        log.warning("shard %d: %s; it is started anew", k, _short(error))
         while True:
             if isinstance(error, RayTaskError) and not isinstance(error.cause, OutOfTurn):
                 raise error.cause  # it lives, and says what is wrong
             if isinstance(error, GetTimeoutError):
-                ray.kill(member.actor, no_restart=False)
-            elif isinstance(error, ActorDiedError) and error is not first:
+                timeout *= 2.0  # to start takes longer than to answer
+            if isinstance(error, GetTimeoutError) or (
+                isinstance(error, ActorDiedError) and error is not first  # for good
+            ):
                 ray.kill(member.actor)
                 member.actor = self._actor()
             if time.monotonic() - began > PATIENCE * self.deadline:
                 raise EngineUnavailable(f"a shard did not come back: {_short(error)}") from None
             try:
-                answer = (again or self._repeated)(member)
+                answer = (again or self._repeated)(member, timeout)
                 break
             except RayError as latest:
                 error = latest
                 time.sleep(AGAIN)
         self.recovered += 1
         log.warning(
-            "shard %d: back after %.1f s, %d turns repeated", self.members.index(member),
-            time.monotonic() - began, len(member.turns),
-        )  # fmt: skip
+            "shard %d: back after %.1f s, %d turns repeated", k, time.monotonic() - began, len(member.turns)
+        )
         return answer
 
     # ---------------------------------------------------------------------------------------- snapshots

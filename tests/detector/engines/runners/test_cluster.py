@@ -89,7 +89,7 @@ def test_a_killed_worker_is_back_with_its_bits(
 def test_a_stalled_worker_is_replaced(
     running: Running, whole: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 120)  # deadlines: a slow machine may need many
+    monkeypatch.setattr(module, "PATIENCE", 120.0)  # deadlines: a slow machine may need many
     engine = running.engine(2, deadline=1.0)
     play(engine, 0, 60)
     os.kill(stalled := processes(engine)[1][1], signal.SIGSTOP)
