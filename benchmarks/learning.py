@@ -1,15 +1,16 @@
 """Learning by one process and by several: the same bits, and how long it takes.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/learning.py [--nodes N] [--ticks T] [--workers 1 2] [--repeats R]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/learning.py [--nodes N] [--ticks T] [--workers 1 2]
 
-Runs take turns, so that a busy machine is as busy for all of them; medians and ratios count. Quiet normal data
-of one component on a planar network, default settings: everything is chosen.
+Runs take turns, so that a busy machine is as busy for all of them; medians and ratios count. Quiet normal
+data of one component on a planar network, default settings: everything is chosen.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import resource
 import time
 
 import numpy as np
@@ -19,18 +20,21 @@ from detector.engines.density_ratio import DensityRatioEngine
 from detector.settings.core import Settings
 
 
-def learn(nodes: int, ticks: int, workers: int) -> tuple[float, str]:
-    """Seconds, and a digest of everything that was learnt."""
+def learn(nodes: int, ticks: int, workers: int) -> tuple[tuple[float, float, float], str]:
+    """Seconds, those of CPU here and in other processes, and a digest of everything that was learnt."""
     graph = planar(nodes)
     Z = np.random.default_rng(0).normal(size=(ticks, nodes, 1))
-    began = time.perf_counter()
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began, cpu = time.perf_counter(), time.process_time()
     engine, report = DensityRatioEngine.calibrate(Z, graph, Settings.of(engine={"workers": workers}), 1.0)
-    seconds = time.perf_counter() - began
+    spent = time.perf_counter() - began, time.process_time() - cpu
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    far = ended.ru_utime + ended.ru_stime - others.ru_utime - others.ru_stime
     arrays, meta = engine.state()
     found = hashlib.sha256(repr((report.record(), meta)).encode())
     for name in sorted(arrays):
         found.update(arrays[name].tobytes())
-    return seconds, found.hexdigest()[:8]
+    return (*spent, far), found.hexdigest()[:8]
 
 
 if __name__ == "__main__":
@@ -43,7 +47,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.quick:
         given.nodes, given.ticks, given.repeats = 100, 2500, 1
-    spent: dict[int, list[float]] = {workers: [] for workers in given.workers}
+    spent: dict[int, list[tuple[float, float, float]]] = {workers: [] for workers in given.workers}
     bits = set()
     for _ in range(given.repeats):
         for workers in given.workers:
@@ -52,10 +56,11 @@ if __name__ == "__main__":
             bits.add(digest)
     assert len(bits) == 1, "the number of processes changed the bits"
     print(f"\n{given.nodes} nodes, {given.ticks} samples each; everything that was learnt: {bits.pop()}\n")
-    print("| processes | seconds, median (all) | times as fast, median of pairs (all) |")
-    print("|---|---|---|")
+    print("| processes | seconds | times as fast: median, all | CPU s here | CPU s elsewhere |")
+    print("|---|---|---|---|---|")
     first = spent[given.workers[0]]
-    for workers, times in spent.items():
-        pairs = [a / b for a, b in zip(first, times, strict=True)]
-        every, ratios = (", ".join(f"{x:.2f}" for x in some) for some in (times, pairs))
-        print(f"| {workers} | {np.median(times):.1f} ({every}) | {np.median(pairs):.2f} ({ratios}) |")
+    for workers, runs in spent.items():
+        wall, here, far = np.median(runs, axis=0)
+        ratios = [a[0] / b[0] for a, b in zip(first, runs, strict=True)]
+        every = ", ".join(f"{x:.2f}" for x in ratios)
+        print(f"| {workers} | {wall:.1f} | {np.median(ratios):.2f}, {every} | {here:.1f} | {far:.1f} |")

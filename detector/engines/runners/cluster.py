@@ -35,9 +35,10 @@ except ImportError:
 
 log = logging.getLogger(__name__)
 
-EVERY = 100  # turns after which a snapshot is due: more would be long to repeat
-SHARE = 10.0  # and as many times as long as the latest one took
-MOST = 256 << 20  # bytes of turns kept of all shards, beyond which it is due at once
+EVERY = 250  # turns after which a snapshot is due; to write one takes as long as some 16 of them
+BATCH = 10  # turns repeated within a deadline
+SHARE = 20.0  # and as many times as long as the latest one took
+MOST = 1 << 30  # bytes of turns kept of all shards, beyond which it is due at once
 PATIENCE = 6.0  # deadlines within which a shard must be back
 AGAIN = 0.1  # seconds between two attempts
 VERSIONS = tuple(
@@ -51,18 +52,18 @@ class Actor:
     def __init__(self) -> None:
         self.shard: Shard | None = None
 
-    def load(self, snapshot: Snapshot, turns: Sequence[Turn], versions: tuple[str, ...]) -> Answer | None:
-        """Begin with ``snapshot``, and take the turns since; the answer to the last one."""
+    def load(self, snapshot: Snapshot, versions: tuple[str, ...]) -> None:
+        """Begin with ``snapshot``."""
         if versions != VERSIONS:
             raise EngineUnavailable(
                 f"a machine of the cluster has {', '.join(VERSIONS)}, this one {', '.join(versions)}: "
                 f"{os.uname().nodename} needs the same"
             )
         self.shard = snapshot.read()
-        answer = None
-        for turn in turns:
-            answer = self.shard.turn(turn)
-        return answer
+
+    def take(self, turns: Sequence[Turn]) -> Answer:
+        """Those since the snapshot, in order; the answer to the last one."""
+        return [self._known().turn(turn) for turn in turns][-1]
 
     def turn(self, turn: Turn) -> Answer:
         return self._known().turn(turn)
@@ -137,7 +138,7 @@ class Cluster:
         self.close()
         for k, shard in enumerate(shards):
             self.members.append(Member(self._actor(), Snapshot.write(shard, self.folder.place(k, 0))))
-        refs = [member.actor.load.remote(member.snapshot, [], VERSIONS) for member in self.members]
+        refs = [member.actor.load.remote(member.snapshot, VERSIONS) for member in self.members]
         free = ray.cluster_resources().get("CPU", 0)
         for member, ref in zip(self.members, refs, strict=True):
             try:
@@ -174,6 +175,12 @@ class Cluster:
 
         return dict(zip(given, self._all(members, [asked(m) for m in members], again), strict=True))
 
+    def processes(self) -> list[tuple[str, int]]:
+        """Where each shard is: the machine's id in the cluster, and the process there."""
+        refs = [member.actor.process.remote() for member in self.members]
+        found: list[tuple[str, int]] = ray.get(refs, timeout=PATIENCE * self.deadline)
+        return found
+
     def close(self) -> None:
         """Let all shards go."""
         for member in self.members:
@@ -196,9 +203,12 @@ class Cluster:
         return found
 
     def _repeated(self, member: Member, timeout: float) -> Answer | None:
-        """``member`` from its snapshot on; the answer to its last turn."""
-        ref = member.actor.load.remote(member.snapshot, member.turns, VERSIONS)
-        answer: Answer | None = ray.get(ref, timeout=timeout)
+        """``member`` from its snapshot on; the answer to its last turn. A few at a time show that it lives."""
+        ray.get(member.actor.load.remote(member.snapshot, VERSIONS), timeout=timeout)
+        answer: Answer | None = None
+        for first in range(0, len(member.turns), BATCH):
+            ref = member.actor.take.remote(member.turns[first : first + BATCH])
+            answer = ray.get(ref, timeout=timeout)
         return answer
 
     def _back(

@@ -17,7 +17,6 @@ from detector.engines.runners import cluster as module
 from detector.engines.runners.base import started
 from detector.engines.runners.cluster import Cluster
 from tests.detector.engines.eventful import GRAPH, bits, made, play, settings_of
-from tests.detector.engines.runners.clusters import ray
 
 
 class Running:
@@ -54,7 +53,7 @@ def whole() -> list[bytes]:
 
 def processes(engine: Any) -> list[tuple[str, int]]:
     holders: Cluster = engine.holders
-    return [ray.get(member.actor.process.remote(), timeout=60) for member in holders.members]
+    return holders.processes()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
