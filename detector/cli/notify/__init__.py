@@ -1,4 +1,4 @@
 """Commands about who is told: silences, and a test alert.
 
-Silences are asked of the running daemon; a test alert goes out through the real sinks without it.
+Called by the command line; they talk to a running daemon over its API.
 """
