@@ -21,7 +21,7 @@ from detector.engines.base import Engine, Progress, engine_class
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.coverage import EVERY, Coverage
 from detector.engines.runners.base import started
-from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_event
+from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_events
 from detector.incidents.case import Case
 from detector.incidents.decision import Decision, decide
 from detector.incidents.life_cycle import RETURN_EVERY
@@ -37,7 +37,7 @@ from detector.preprocessing.history import History, checked
 from detector.preprocessing.preprocessor import Preprocessor
 from detector.settings.core import Settings
 from detector.stateful import Arrays, Meta, Stateful
-from estimators.core.types import Floats
+from estimators.core.types import Bools, Floats
 
 
 class Pipeline:
@@ -280,12 +280,12 @@ class Pipeline:
         latest = self.settings.incidents.clear_after
         if not self.relearning.since or self.ticks % RETURN_EVERY:
             return []
-        events = []
+        restored = []
         for v in self.relearning.given_up(latest, self.preprocess):
             since = tick.end - latest * self.report.step
             self.relearning.restore_earlier(v, since, self.engine, self.preprocess)
-            events.append(node_event("node.restored", self.names[v], tick.end))
-        return events
+            restored.append(self.names[v])
+        return node_events("node.restored", restored, tick.end)
 
     def _keep_in_range(self, tick: Tick) -> list[Event]:
         """Nodes whose values have left what was learnt get a new baseline; if that is no help, it is told."""
@@ -297,11 +297,13 @@ class Pipeline:
                 self.cover.forgive(v)
         before, self.out_of_range = self.out_of_range, self.cover.outside
         self.out_of_range[list(self.incidents.states.owner)] = False  # these are told of already
-        kinds: tuple[NodeKind, NodeKind] = ("node.in_range", "node.out_of_range")
+        sides: list[tuple[NodeKind, Bools]] = [
+            ("node.out_of_range", self.out_of_range & ~before), ("node.in_range", before & ~self.out_of_range)
+        ]  # fmt: skip
         return [
-            node_event(kinds[int(self.out_of_range[v])], self.names[v], tick.end)
-            for v in np.flatnonzero(before != self.out_of_range).tolist()
-        ]
+            event for kind, which in sides
+            for event in node_events(kind, [self.names[v] for v in np.flatnonzero(which).tolist()], tick.end)
+        ]  # fmt: skip
 
     # ---------------------------------------------------------------------------------- operator's commands
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -141,3 +143,60 @@ def test_changes_while_running(tmp_path: Path, split_state: Path) -> None:
     assert begin["onset"] == began["onset"]
     assert (end["event"], end["resolution"]) == (ended["event"], ended["resolution"])
     assert abs(end["time"] - ended["time"]) <= 10.0
+
+
+JOINING = 10_000
+MEMORY = 512 * 2**20
+
+
+def test_ten_thousand_nodes_join(tmp_path: Path, learnt_state: Path) -> None:
+    """A reload of a thousandfold network: old and new nodes are watched, and no record is lost over it."""
+    rig.copy_state(learnt_state, tmp_path)
+    data = tmp_path / "in.jsonl"
+    data.touch()
+    joining = [f"j{number:05d}" for number in range(JOINING)]
+    ring = [[one, two] for one, two in zip(joining, [*joining[1:], joining[0]], strict=True)]
+    (tmp_path / "edges.csv").write_text("".join(f"{one},{two}\n" for one, two in [*rig.EDGES, *ring]))
+    settings: dict[str, Any] = {
+        "sources": {"in": {"type": "file", "path": str(data), "mode": "tail", "poll": "20ms"}},
+        "diagnosis": rig.only(),
+        "state": {"directory": str(tmp_path / "state"), "outbox_records": 1000},
+    }
+    rng = np.random.default_rng(3)
+
+    def feed(first: int, last: int, names: list[str], changed: tuple[str, ...] = ()) -> None:
+        with data.open("a") as file:
+            for tick in range(first, last):
+                values = rng.normal(size=len(names)) + np.isin(names, changed) * 8.0
+                file.writelines(
+                    f'{{"time":{rig.START + tick},"node":"{name}","value":{value:.3f}}}\n'
+                    for name, value in zip(names, values.tolist(), strict=True)
+                )
+
+    config = rig.write_config(tmp_path, **settings)
+    with rig.Service(config) as service:
+        service.wait_ready()
+        feed(rig.LEARN + 60, 500, rig.NODES)
+        rig.wait_for(lambda: service.metric("samples_received_total") == 8 * (500 - rig.LEARN - 60))
+        rig.write_config(tmp_path, **settings, graph={"edges": str(tmp_path / "edges.csv")})
+        service.process.send_signal(signal.SIGHUP)
+        rig.wait_for(lambda: "configuration taken over" in service.said(), what="the reload")
+        everybody = [*rig.NODES, *joining]
+        feed(500, 620, everybody)
+        feed(620, 640, everybody, ("n3", "j00005"))
+
+        def told() -> set[str]:
+            out = tmp_path / "out.jsonl"
+            lines = out.read_text().splitlines() if out.exists() else []
+            found = [one for one in map(json.loads, lines) if one["event"] == "incident.opened"]
+            return {node["name"] for one in found for node in one["nodes"]}
+
+        rig.wait_for(lambda: {"n3", "j00005"} <= told(), what="incidents at an old node and at a new one")
+        assert service.metric("outbox_dropped_total") == 0
+        assert service.metric("nodes") == JOINING + 8
+        status = Path(f"/proc/{service.process.pid}/status").read_text()
+        assert int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024 < MEMORY
+        assert service.ask("/api/v1/nodes/j09999")[0] == 200
+        assert service.stop() == 0
+    events = {json.loads(line)["event"] for line in (tmp_path / "out.jsonl").read_text().splitlines()}
+    assert not events & {"node.silent", "node.returned"}  # who joins has not been silent
