@@ -1,4 +1,4 @@
-"""An engineer with a CSV: `detector try`, then a daemon with what it wrote, and people notified by an Alertmanager."""
+"""An engineer with a CSV: `detector try`, then a daemon with what it wrote, and an Alertmanager."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ def write_csv(path: Path, start: int) -> None:
 
 def detector(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "detector", *arguments], cwd=folder, capture_output=True, text=True, timeout=480
+        [sys.executable, "-m", "detector", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=480,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

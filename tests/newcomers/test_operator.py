@@ -1,4 +1,4 @@
-"""An operator's first minutes: the demonstration, and the console in a browser, up to an accepted incident."""
+"""An operator's first minutes: the demonstration, the console in a browser, an accepted incident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A researcher's first hour: the three notebooks run from their first to their last cell, and show what they say."""
+"""A researcher's first hour: the three notebooks run to their last cell, and show what they say."""
 
 from __future__ import annotations
 
