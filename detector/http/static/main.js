@@ -51,12 +51,13 @@ function takeFrame(frame) {
   if (frame.network !== page.version) loadNetwork(frame.network);
   page.frame = frame;
   states.take(frame);
+  incidents.tick(frame.watermark);
   showLearning(frame);
   showFigures(frame);
   const counts = {};
   for (const letter of frame.states) counts[letter] = (counts[letter] ?? 0) + 1;
   legend.update(counts);
-  const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.name}`);
+  const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.label}`);
   byId("map-summary").textContent = `${plural(frame.states.length, "sensor")}: ${words.join(", ")}`;
   if (page.network && page.network.names.length === frame.states.length) {
     folded.setFrame(frame);
