@@ -11,6 +11,7 @@ Everything but the two threads runs on one event loop, and every arrow is bounde
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 from detector.alignment.clock_reset import ClockPace
 from detector.config.config import Config
 from detector.daemon import startup
+from detector.daemon.budget import ChosenBudget
 from detector.daemon.lifecycle import Pulse, Signals
 from detector.daemon.reload import reload
 from detector.daemon.shutdown import stop
@@ -50,6 +52,7 @@ from detector.runtime.sd_notify import Notifier
 from detector.runtime.source_task import SourceTask
 from detector.storage import records
 from detector.storage.cases import Key
+from detector.storage.console.overrides import read_budget
 from detector.storage.database import StateError, StateRefused
 from detector.storage.records import Record
 
@@ -77,6 +80,7 @@ class Daemon:
         self.worker: PipelineThread
         self.intake: Intake
         self.recorder: Committer
+        self.budget: ChosenBudget
         self.backups: Backups
         self.diagnosis: DiagnosisService
         self.status: Status
@@ -118,6 +122,10 @@ class Daemon:
         plan = await asyncio.to_thread(startup.plan, self.config)
         store = await startup.open_store(self.config)
         self.recorder = Committer(store, self.config.state, self.metrics, self._told, self._committed)
+        self.budget = ChosenBudget(self, await self.recorder.ask(store.read, read_budget))
+        await self.budget.adopt(self.config)
+        self.config = self.budget.of(self.config)
+        plan = dataclasses.replace(plan, settings=self.config.settings())
         self.recorder.given_up = self._given_up
         self.recorder.stream_time = self._stream_time
         stored = await self.recorder.ask(store.read, silences.read)
@@ -388,6 +396,11 @@ class Daemon:
         self._reload_wanted = True
         if self._reloading is None or self._reloading.done():
             self._reloading = self._spawn(self._reload(), "reload")
+
+    async def reloaded(self) -> None:
+        """Wait for the end of a reload that is under way."""
+        while self._reloading is not None and not self._reloading.done():
+            await asyncio.wait([self._reloading])
 
     async def _reload(self) -> None:
         while self._reload_wanted:

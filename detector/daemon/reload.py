@@ -57,7 +57,8 @@ async def _apply(daemon: Daemon) -> list[Change]:
     old = daemon.config
     if old.path is None:
         raise Refused("the configuration did not come from a file")
-    new = await asyncio.to_thread(Config.load, old.path)
+    in_file = await asyncio.to_thread(Config.load, old.path)
+    new = daemon.budget.of(in_file)
     logs.hide(logs.secrets_of(new))
     changed = list(changes(old, new))
     if fixed := [change.key for change in changed if change.applies == "restart"]:
@@ -74,6 +75,7 @@ async def _apply(daemon: Daemon) -> list[Change]:
             raise
     # From here on nothing can be refused.
     daemon.config = new
+    await daemon.budget.adopt(in_file)
     daemon.intake.merge.settings = plan.settings.align
     daemon.recorder.settings = new.state
     daemon.recorder.routing.adopt(new.notify)
