@@ -32,6 +32,7 @@ BUDGET = "1 per 1000 ticks"
 
 def settings(share: float = 1.0, **groups: Any) -> Settings:
     base: dict[str, Any] = {
+        "align": {"lateness": 0.0},
         "windows": {"reference": 60, "tests": [5, 10, 25]},
         "estimator": {"sigma": 1.0, "coupling": 0.5, "ridge": 0.05, "rank": 6, "atoms": 32},
         "alarm": {"learn": LEARN, "budget": BUDGET},
