@@ -32,12 +32,11 @@ from detector.settings.alignment import AlignSettings
 from detector.settings.base import setting
 from detector.settings.core import Settings
 from detector.settings.diagnosis import DiagnosisSettings, ExchangeSettings
-from detector.settings.edge import EdgeSettings
 from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
 from detector.settings.registries import ENGINES, RUNNERS, STEPS
-from detector.settings.service import HttpSettings, StateSettings
+from detector.settings.service import EdgeSettings, HttpSettings, StateSettings
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted
 

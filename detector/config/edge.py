@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from connectors.base import ConnectorError
 from detector.config.errors import ConfigError, Problem
 from detector.config.yaml_reader import KeyPath
-from detector.settings.edge import LEAST_KEY
+from detector.settings.service import LEAST_KEY
 
 if TYPE_CHECKING:
     from detector.config.config import Config
