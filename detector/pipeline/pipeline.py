@@ -162,6 +162,7 @@ class Pipeline:
         self.preprocess.link(self.network.graph)
         X = self.preprocess.learn_cleaned(X, times)
         Z, levels = self.preprocess.transform_views(X, times)
+        self.preprocess.learn_variation(Z, self.relearning.need)
         warnings = list(self.preprocess.warnings)
         if self.learns_graph:
             self.adopt(Network.learn(Z, self.names))

@@ -216,6 +216,7 @@ class DensityRatioEngine:
             rows = np.union1d(rows, statistics.around(self.bank.n_nodes + changed, mine)).astype(np.int32)
         if self.null is not None:
             statistics.update(self.bank.scores, self.bank.exposure, self.null, rows, mine)
+        self.joint.undecided[mine] = np.isnan(self.bank.scores[mine, 0])
         self.joint.chart(rows)
 
     def _waiting_in(self, k: int) -> tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None:
@@ -398,7 +399,12 @@ class DensityRatioEngine:
         take_rows(self, ("stamps",), arrays, rows)
         self._moved[rows >= 0] = arrays["moved"][rows[rows >= 0]]
         self.joint = JointStatistic.restored(
-            self.statistics.graph, self.settings.windows.reference, part("joint", arrays), rows, self.fixed
+            self.statistics.graph,
+            self.settings.windows.reference,
+            part("joint", arrays),
+            rows,
+            self.fixed,
+            np.isnan(self.bank.scores[:, 0]),
         )
         self.level_dim = self.joint.dims[1] if len(self.joint.dims) > 1 else 0
         self.boundary = Boundary(self.cut, self.bank, self.statistics, self.joint.charts)
