@@ -113,7 +113,7 @@ def emulate(k: int, ticks: int) -> None:
         f"{len(truths)} changes"
     )
     expected = ticks / 250
-    print(f"| learnt | messages | false in {ticks} quiet ticks (promised {expected:.0f}) | found | "
+    print(f"| learnt | messages | false in {ticks} quiet ticks, of {expected:.0f} | found | "
           "median delay | mean |\n|---|---|---|---|---|---|")  # fmt: skip
 
     def row(learnt: str, condition: str, make: Any, late: int, lost: float) -> None:
@@ -122,8 +122,8 @@ def emulate(k: int, ticks: int) -> None:
         found = net.score(told.play(changed), truths)
         delays = np.array(found.found)
         print(
-            f"| {learnt} | {condition} | {quiet} | {len(delays)} of {len(truths)} | {np.median(delays):.0f} | "
-            f"{delays.mean():.1f} |", flush=True,
+            f"| {learnt} | {condition} | {quiet} | {len(delays)} of {len(truths)} | {np.median(delays):.0f} "
+            f"| {delays.mean():.1f} |", flush=True,
         )  # fmt: skip
         if condition == "in time":
             print(f"<!-- {told.bytes / ticks / at_cuts:.0f} bytes per node at a cut and tick -->", flush=True)

@@ -28,7 +28,7 @@ MOST_ROWS = 500  # of one message; more nodes are told in several
 MOST_INCIDENTS = 20
 MOST_NODES = 200  # named of one incident
 MOST_NUMBERS = 150_000  # in all rows of a message, so that it stays below MAX_BYTES
-LARGEST = 1e6  # of any number in a row
+LARGEST = 1e7  # of any number in a row
 _SCOPE = b"detector edge 1\0"  # what the key signs, so that a signature fits nothing else
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
