@@ -8,6 +8,7 @@ late as they will. What twins lack is what a ghost and its readers have in commo
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -85,5 +86,7 @@ def _warnings(cut: Cut, played: Cut) -> list[str]:
 
 
 def spec_of(engine: DensityRatioEngine) -> str:
-    """What the numbers in a row mean: alike in all boxes that may talk to each other."""
-    return SharedDictionary.of(engine).fingerprint
+    """What the numbers in a row mean, and of which grid ticks are: alike in boxes that talk to each other."""
+    align = engine.settings.align
+    parts = (SharedDictionary.of(engine).fingerprint, repr(align.step), repr(align.origin))
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

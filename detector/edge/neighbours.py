@@ -91,6 +91,8 @@ class Neighbours:
         self._check(told, there)
         if told.age_key <= there.newest.get(told.first, (-1, 0)):
             raise Refused("late", f"{told.sender} told of tick {told.tick}, a later one was heard before")
+        if self.tick is not None and told.tick < self.tick - self.surroundings.patience:
+            raise Refused("late", f"{told.sender} told of tick {told.tick}, this box is at {self.tick}")
         there.newest[told.first] = told.age_key
         insort(there.waiting, (told.age_key, told.first, body))
         del there.waiting[: -WAITING * (1 + len(there.numbers) // MOST_ROWS)]
@@ -180,7 +182,7 @@ class Neighbours:
 
     def set_back(self) -> None:
         """Our clock was set back: what was heard is of a time to come, and others are told by a new epoch."""
-        self.epoch += 1
+        self.epoch, self.tick = self.epoch + 1, None
         for there in self.all.values():
             there.waiting = []
             there.forget()

@@ -58,11 +58,10 @@ class Boundary:
     def lose(self, ghosts: NDArray[np.integer]) -> None:
         """Nothing is known any more of the nodes of which ``ghosts`` are copies.
 
-        They are taken to be quiet: parameters and pooled scores of zero, which is where those of quiet nodes
+        They are taken to be quiet: parameters, scores and charts of zero, which is where those of quiet nodes
         lie on average. A mean over fewer neighbours would vary more than it did when thresholds were learnt.
         """
         self.heard[ghosts] = 0.0
-        self.heard[ghosts, self._theta + self._levels : -1] = np.nan  # charts: means over those who speak
 
     def take(self) -> tuple[Nodes, Nodes]:
         """A tick begins: ghosts become what was heard. Which of them changed, and which had samples."""

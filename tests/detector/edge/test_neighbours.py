@@ -189,13 +189,15 @@ def test_a_clock_that_is_set_back_begins_a_new_epoch() -> None:
     boxes = started()
     for t in range(LEARN, LEARN + 10):
         boxes.tick(row(t), t)
-    boxes.all["south"].set_back(START + LEARN - 50, START + LEARN + 10)
-    south = boxes.all["south"]
-    for t in range(LEARN - 50, LEARN - 46):
+    south, north = boxes.all["south"], boxes.all["north"]
+    south.set_back(START + LEARN + 7, START + LEARN + 10)
+    for t in range(LEARN + 7, LEARN + 9):
         south.push(samples(row(t), t, south.names))
     told = south.told[-1]
-    assert (told.epoch, told.tick < LEARN + int(START)) == (1, True)
-    assert boxes.all["north"].hear(pack(told)) == "south"  # later than all of the epoch before
+    assert (told.epoch, told.tick) == (1, START + LEARN + 7)
+    assert north.hear(pack(told)) == "south"  # of an earlier tick than the last, and said later
+    with pytest.raises(Refused, match="this box is at"):
+        north.hear(pack(replace(told, epoch=2, tick=told.tick - 50)))
 
 
 def test_thresholds_of_the_whole_hold_in_its_parts() -> None:
