@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,12 +73,26 @@ def surrounded(config: Config, whole: Network) -> Network:
 
 def key_of(config: Config) -> bytes:
     """What messages are signed with."""
-    assert config.edge is not None
+    edge = config.edge
+    assert edge is not None
+    path = ("edge", "key" if edge.key_file is None else "key_file")
     try:
-        key = (config.edge.secret("key") or "").encode()
+        key = (edge.secret("key") or "").encode()
     except ConnectorError as error:
-        raise ConfigError([config.problem(("edge", "key_file"), str(error))]) from None
+        raise ConfigError([config.problem(path, str(error))]) from None
     if len(key) < LEAST_KEY:
         message = f"{len(key)} bytes; a key has {LEAST_KEY} or more, such as `openssl rand -hex 32` makes"
-        raise ConfigError([config.problem(("edge", "key_file"), message)])
+        raise ConfigError([config.problem(path, message)])
     return key
+
+
+def key_problems(config: Config) -> list[Problem]:
+    """Whether the key will do; one that this user cannot read may be right."""
+    edge = config.edge
+    if edge is None or edge.box is None or (edge.key_file and not os.access(edge.key_file, os.R_OK)):
+        return []
+    try:
+        key_of(config)
+    except ConfigError as error:
+        return list(error.problems)
+    return []

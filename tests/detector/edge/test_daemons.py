@@ -270,3 +270,12 @@ def test_a_dictionary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         path = configured(tmp_path / "south", "south", dictionary=str(shared))
         with pytest.raises(ConfigError, match=r"edge\.dictionary.*shared\.json"):
             Config.load(path).network()
+
+
+def test_a_weak_key_is_refused(tmp_path: Path) -> None:
+    path = configured(tmp_path / "north", "north")
+    assert CliRunner().invoke(cli, ["check", "--config", str(path)]).exit_code == 0
+    (tmp_path / "north" / "key").write_text("secret")
+    ran = CliRunner().invoke(cli, ["check", "--config", str(path)])
+    assert ran.exit_code == 78
+    assert "edge.key_file: 6 bytes; a key has 16 or more" in ran.output
