@@ -51,6 +51,10 @@ class NullLevels:
     middle: Floats  # (2, N, V) of the cube roots: shared, apart
     unit: Floats  # (2, N, V)
 
+    def first(self, n: int) -> NullLevels:
+        """Those of the first ``n`` nodes."""
+        return NullLevels(*(np.ascontiguousarray(array[..., :n, :]) for array in vars(self).values()))
+
 
 class LevelCharts:
     """Window sums of all nodes, and the charts built on them.
