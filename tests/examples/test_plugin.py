@@ -269,6 +269,35 @@ def test_without_the_plugin_its_types_are_unknown(installed: Path, tmp_path: Pat
     assert "must be one of file, http, " in checked.stdout + checked.stderr
 
 
+SAME_BITS = """
+import networkx as nx, numpy as np
+from detector import NetworkDetector
+
+graph, rng = nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4)), np.random.default_rng(3)
+history, stream = rng.normal(size=(600, 12, 1)), rng.normal(size=(40, 12, 1))
+stream[20:, :4] += 3.0
+for kind in ("inline", "slow-ticks"):
+    windows = {"reference": 60, "tests": [5, 10, 25]}
+    watch = NetworkDetector(graph, windows=windows, engine={"type": kind, "parts": 2})
+    watch.learn(history)
+    for row in stream:
+        watch.update(row)
+    print(watch.event_statistic.tobytes().hex())
+assert watch.pipeline.engine.run.ticks >= len(stream)
+"""
+
+
+def test_its_runner_gives_the_same_bits(installed: Path) -> None:
+    """Whoever runs the parts, what comes out is the same."""
+    done = subprocess.run(
+        [sys.executable, "-c", SAME_BITS],
+        cwd=ROOT, env=environment(installed), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    inline, other = done.stdout.split()
+    assert inline == other
+
+
 def test_its_members_keep_the_contracts(installed: Path) -> None:
     """The contract tests are crossed with all that is installed: plug-ins, too."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",

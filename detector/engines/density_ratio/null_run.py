@@ -123,7 +123,11 @@ class _Null:
             by = self.null_run.learn_null(engine, self.views[0], self.correlation, pulse)
             return by, engine.null
         # Of the network as one: a tick between two parts is nothing to means of many.
-        joint = JointStatistic(
-            links(engine.graph, engine.settings), engine.joint.dims, engine.joint.reference
-        )
-        return learn_levels(joint.charts[job - 1], self.views[job - 1], PARTS, pulse)
+        graph, cut, n = links(engine.graph, engine.settings), engine.cut, engine.graph.n_nodes
+        view = self.views[job - 1]
+        if not cut.holds_all and (cut.source >= 0).all():  # ghosts are nodes, too, with the values of twins
+            graph = replace(cut.graph, ghosts=0)
+            view = np.concatenate([view, view[:, cut.source]], axis=1)
+        charts = JointStatistic(graph, engine.joint.dims, engine.joint.reference).charts[job - 1]
+        whole, rest = learn_levels(charts, view, PARTS, pulse)
+        return whole.first(n), [part.first(n) for part in rest]

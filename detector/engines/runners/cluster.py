@@ -203,7 +203,7 @@ class Cluster:
         return found
 
     def _repeated(self, member: Member, timeout: float) -> Answer | None:
-        """``member`` from its snapshot on; the answer to its last turn. A few at a time show that it lives."""
+        """``member`` from its snapshot on; the answer to its last turn. A few at a time: it lives."""
         ray.get(member.actor.load.remote(member.snapshot, VERSIONS), timeout=timeout)
         answer: Answer | None = None
         for first in range(0, len(member.turns), BATCH):

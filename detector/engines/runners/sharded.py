@@ -284,20 +284,21 @@ class ShardedEngine:
         self._turn(finish=False)
         found = self._ask("state", self._everyone())
         states = [found[k][0] for k in range(len(self._cuts))]
-        made = {name: self._joined(name, [state[name] for state in states]) for name in states[0]}
+        own = [name for name in states[0] if name != "parts" and not name.startswith("boundary.")]
+        made = {name: self._joined(name, [state[name] for state in states]) for name in own}
         if self.n_parts > 1:
             made["parts"] = self.whole.labels.copy()
-            for name in ("used", "heard"):
-                boxes = [state[f"boundary.{name}"] for state in states]
-                whole = np.empty((len(self.whole.nodes), boxes[0].shape[1]), np.float32)
-                for state, some in zip(states, boxes, strict=True):
-                    whole[np.searchsorted(self.whole.nodes, state["boundary.nodes"])] = some
-                made[f"boundary.{name}"] = whole
-            made["boundary.nodes"] = self.whole.nodes.copy()
+        if len(nodes := self.whole.nodes):
+            made["boundary.nodes"] = nodes.copy()
+            hearing = [state for state in states if "boundary.nodes" in state]
+            for name in ("boundary.used", "boundary.heard"):
+                made[name] = np.empty((len(nodes), hearing[0][name].shape[1]), np.float32)
+                for state in hearing:
+                    made[name][np.searchsorted(nodes, state["boundary.nodes"])] = state[name]
         return made, found[0][1]
 
     def _joined(self, name: str, some: list[NDArray[Any]]) -> NDArray[Any]:
-        if name in _COMMON or name.endswith(_COMMON_ENDS) or name.startswith("boundary."):
+        if name in _COMMON or name.endswith(_COMMON_ENDS):
             return some[0]
         return of_all(self.held, some, int(name in _SECOND))
 

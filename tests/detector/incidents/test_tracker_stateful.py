@@ -159,8 +159,12 @@ class LifeCycle(RuleBasedStateMachine):
             )  # fmt: skip
             self.history.append(decision)
             before = {id: set(one.members) for id, one in self.incidents.open.items()}
-            for event in self.both(lambda machine, v=decision: machine.step(v, self.windows(v.time))):
+            untold = {id for id, one in self.incidents.open.items() if not one.told}
+            events = self.both(lambda machine, v=decision: machine.step(v, self.windows(v.time)))
+            for event in events:
                 self.check_reason(event, before)
+            restored = [event for event in events if event.resolution == "restored"]
+            self.check_restored(restored, bool(untold - self.incidents.open.keys()))
 
     def check_reason(self, event: Event, before: dict[str, set[str]]) -> None:
         if event.resolution == "merged":
@@ -168,12 +172,6 @@ class LifeCycle(RuleBasedStateMachine):
             assert event.merged_into != event.incident
         if event.resolution == "cleared" and self.windows is Windows:
             self.check_cool(event)
-        if event.resolution == "restored":
-            changed = [NAMES.index(node.name) for node in event.nodes if node.state != "suspected"]
-            evidence = self.windows(self.time)
-            assert self.incidents.actions.restore
-            assert all(evidence.earlier(v, 0) for v in self.incidents.actions.restore)
-            assert self.incidents.actions.restore.keys() <= set(changed)
         if (
             event.event == "incident.opened" and event.incident not in before
         ):  # else it was a known false alarm
@@ -181,6 +179,17 @@ class LifeCycle(RuleBasedStateMachine):
             assert (latest.hot & ~np.isnan(latest.event_statistic)).any()
             assert len(event.nodes) >= self.config.min_nodes
             assert not {node.name for node in event.nodes} & set().union(*before.values(), set())
+
+    def check_restored(self, events: list[Event], others: bool) -> None:
+        """The nodes that go back to their earlier normal are those that changed in such an incident.
+
+        ``others``: one of which nobody is told, a known false alarm, has ended as well.
+        """
+        restore, evidence = self.incidents.actions.restore, self.windows(self.time)
+        changed = [{NAMES.index(n.name) for n in one.nodes if n.state != "suspected"} for one in events]
+        assert all(restore.keys() & nodes for nodes in changed)
+        assert others or restore.keys() <= set().union(*changed)
+        assert all(evidence.earlier(v, 0) for v in restore)
 
     def check_cool(self, event: Event) -> None:
         """A naive reading of the history: the latest known decisions of all that speak were cool."""
