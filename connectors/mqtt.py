@@ -267,7 +267,7 @@ class MqttSource(Source):
         return receive
 
     def _full(self, connection: _Connection) -> bool:
-        many = len(connection.messages) >= self.config.max_pending / self.config.connections
+        many: bool = len(connection.messages) >= self.config.max_pending / self.config.connections
         return many or connection.came - connection.went >= MAX_HELD / self.config.connections
 
     def _wake(self) -> None:
