@@ -7,7 +7,7 @@ SOURCES := pyproject.toml $(wildcard estimators/*/*.pyx packaging/locks/*.txt)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help run test lowest audit lint types bench docs wheel deb image clean compiler brokers
+.PHONY: help run test lowest audit lint types bench docs site wheel deb image clean compiler brokers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ docs: $(VENV)/.test-installed ## write anew what is made from the code: referenc
 	$(BIN)/python scripts/make-man
 	$(BIN)/python scripts/make-architecture
 	$(BIN)/python scripts/make-licences
+
+site: $(VENV)/.test-installed ## execute the notebooks and build the documentation as static files into build/site
+	$(BIN)/python scripts/run-notebooks build/notebooks
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file site/mkdocs.yml
 
 wheel: $(VENV)/.test-installed ## build sdist and wheel into dist, twice the same; try the wheel where there is no checkout
 	scripts/build-wheel $(BIN)/python dist --twice

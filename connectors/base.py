@@ -144,6 +144,14 @@ class MissingLibrary(ConnectorError):
         self.extra = extra
 
 
+def installed(module: str) -> bool:
+    """Whether a module can be imported; looks, but imports at most the packages around it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a.b where there is no a
+        return False
+
+
 def install_line(extra: str) -> str:
     return f"pip install 'detectord[{extra}]'"
 
@@ -176,16 +184,14 @@ class Connector(ABC):
     def missing(cls, config: Any = None) -> str | None:
         """The line that installs what is missing, or None. Looks, but imports and connects nothing."""
         lacking = [
-            extra
-            for extra, modules in cls.requires(config).items()
-            if any(importlib.util.find_spec(module) is None for module in modules)
+            extra for extra, modules in cls.requires(config).items() if not all(map(installed, modules))
         ]
         return install_line(",".join(lacking)) if lacking else None
 
     def ensure_libraries(self, config: Any) -> None:
         """Raise `MissingLibrary` where an import would fail; called by `open`."""
         for extra, modules in self.requires(config).items():
-            if any(importlib.util.find_spec(module) is None for module in modules):
+            if not all(map(installed, modules)):
                 raise MissingLibrary(extra)
 
 

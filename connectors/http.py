@@ -1,4 +1,4 @@
-"""Samples pushed to us by HTTP: JSON batches, and InfluxDB line protocol so that Telegraf can send.
+"""Samples pushed to us by HTTP: JSON, CSV, line protocol, OpenTelemetry metrics, Prometheus remote write.
 
 The daemon mounts `routes()` on its own application, which brings the listener, TLS, authentication and
 connection limits. An answer goes out only after the daemon has committed the batch, and tells what became of
@@ -8,27 +8,21 @@ it: 200 with counts, 422 if nothing of it was taken (all late, or of unknown nod
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import secrets as randomness
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import msgspec
-from aiohttp import hdrs, web
+from aiohttp import web
 from pydantic import Field, field_validator
 
-from connectors.base import MAX_SAMPLES, Batch, ConnectorError, Settings, Source, install_line
-from connectors.codec.decoder import Decode, Decoder
-from connectors.codec.paths import TimeFormat
+from connectors.base import MAX_SAMPLES, Batch, ConnectorError, Settings, Source
+from connectors.codec.decoder import Decode
+from connectors.codec.series import Series
+from connectors.http_bodies import Body, LineProtocol, Mapped, Otlp, RemoteWrite, Unusable, refusal
 from connectors.settings.units import Duration
 
 MAX_ID = 128  # characters of a batch id
-TOLD = {"node": "unknown_node"}  # "node" alone is a name that cannot be one
-PRECISIONS: dict[str, TimeFormat] = {
-    "": "unix_ns", "n": "unix_ns", "ns": "unix_ns", "u": "unix_us", "us": "unix_us",
-    "ms": "unix_ms", "s": "unix",
-}  # fmt: skip
 
 
 class _Request:
@@ -43,7 +37,8 @@ class _Request:
 
 
 class HttpSource(Source):
-    """POST {prefix}/ingest (JSON, CSV) and POST {prefix}/write, /api/v2/write (line protocol).
+    """POST {prefix}/ingest (JSON, CSV), /write and /api/v2/write (line protocol), /v1/metrics (OTLP) and
+    /api/v1/write (remote write).
 
     With an `Idempotency-Key` header a batch that was committed is not taken twice: the last ids travel
     with the position, so they survive a crash.
@@ -60,6 +55,12 @@ class HttpSource(Source):
         prefix: str = Field(default="", description="Path before /ingest and /write.")
         decode: Decode = Field(default=Decode(), description="How the body of /ingest is read.")
         influx: Decode = Field(default=Decode(format="influx"), description="How the body of /write is read.")
+        otlp: Series = Field(
+            default=Series(), description="How OpenTelemetry metrics at /v1/metrics are read."
+        )
+        remote_write: Series = Field(
+            default=Series(), description="How Prometheus remote write at /api/v1/write is read."
+        )
         max_pending: int = Field(
             default=64, description="Concurrent requests; further ones get 429.", ge=1, le=10_000
         )
@@ -83,11 +84,24 @@ class HttpSource(Source):
                 raise ValueError("format must be influx")
             return influx
 
+    @classmethod
+    def requires(cls, config: Any = None) -> dict[str, tuple[str, ...]]:
+        """What is configured needs its library; the other paths answer 501 without theirs."""
+        needed = super().requires(config)
+        for key, body in (("otlp", Otlp), ("remote_write", RemoteWrite)):
+            if config is not None and key in config.model_fields_set:
+                needed[str(body.extra)] = body.modules
+        return needed
+
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._decoder = Decoder(config.decode)
-        self._influx = Decoder(config.influx)
-        self._has_influx = importlib.util.find_spec("line_protocol_parser") is not None
+        self._bodies: dict[str, Body] = {
+            "/ingest": Mapped(config.decode),
+            "/write": LineProtocol(config.influx),
+            "/api/v2/write": LineProtocol(config.influx),
+            "/v1/metrics": Otlp(config.otlp),
+            "/api/v1/write": RemoteWrite(config.remote_write),
+        }
         self._session = randomness.token_hex(4)
         self._number = 0  # of the last request taken
         self._delivery = 0  # of the last request read
@@ -104,18 +118,15 @@ class HttpSource(Source):
         """What the daemon mounts on its application."""
         prefix = self.config.prefix
         return [
-            web.post(prefix + "/ingest", self._ingest),
-            web.post(prefix + "/write", self._write),
-            web.post(prefix + "/api/v2/write", self._write),
+            *(web.post(prefix + path, partial(self._take, body)) for path, body in self._bodies.items()),
             # Telegraf's v1 output asks for its database before it writes.
             web.post(prefix + "/query", self._query),
             web.get(prefix + "/ping", self._ping),
         ]
 
     async def open(self, position: Any) -> None:
-        self._decoder.open()
-        if self._has_influx:
-            self._influx.open()
+        for body in self._bodies.values():
+            body.open()
         remembered = (position or {}).get("batches", []) if isinstance(position, dict) else []
         for batch_id in remembered:
             self._done[batch_id] = self._given[batch_id] = None
@@ -171,31 +182,22 @@ class HttpSource(Source):
 
     # -- handlers -----------------------------------------------------------------------------
 
-    async def _ingest(self, request: web.Request) -> web.Response:
-        return await self._take(request, self._decoder, None)
-
-    async def _write(self, request: web.Request) -> web.Response:
-        if not self._has_influx:
-            return _answer(501, f"line protocol needs a library: run  {install_line('influx')}")
-        precision = PRECISIONS.get(request.query.get("precision", ""))
-        if precision is None:
-            return _answer(400, "precision must be ns, us, ms or s")
-        return await self._take(request, self._influx, self.config.influx.time_format or precision)
-
     async def _query(self, request: web.Request) -> web.Response:
         return web.json_response({"results": [{"statement_id": 0}]})
 
     async def _ping(self, request: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    async def _take(
-        self, request: web.Request, decoder: Decoder, time_format: TimeFormat | None
-    ) -> web.Response:
+    async def _take(self, kind: Body, request: web.Request) -> web.Response:
         if not self._accepting():
-            return _answer(503, "not ready", retry_after=1)
+            return refusal(503, "not ready", retry_after=1)
+        try:
+            kind.check(request)
+        except Unusable as reason:
+            return refusal(reason.status, str(reason))
         batch_id = request.headers.get("Idempotency-Key")
         if batch_id is not None and not (0 < len(batch_id) <= MAX_ID and batch_id.isprintable()):
-            return _answer(400, f"Idempotency-Key must be 1 to {MAX_ID} printable characters")
+            return refusal(400, f"Idempotency-Key must be 1 to {MAX_ID} printable characters")
         if batch_id in self._done:
             return web.Response(status=204)
         underway = next(
@@ -203,45 +205,42 @@ class HttpSource(Source):
         )
         if underway is None:
             if self._uploads + len(self._waiting) + len(self._reading) >= self.config.max_pending:
-                return _answer(429, "too many requests wait for the commit", retry_after=1)
+                return refusal(429, "too many requests wait for the commit", retry_after=1)
             self._uploads += 1
             try:
-                body = await self._body(request, decoder.config.max_bytes)
+                body = await self._body(request, kind.limit)
             finally:
                 self._uploads -= 1
             if isinstance(body, web.Response):
                 return body
             batch = Batch()
-            # Unpacked already, unless the application was told to leave that to us.
-            packed = request.headers.get(hdrs.CONTENT_ENCODING) == "gzip" and body[:2] == b"\x1f\x8b"
-            decoder.payload(body, batch, time_format=time_format, gzipped=packed)
-            if batch.rejected and not batch.samples:
+            remark = kind.read(request, body, batch)
+            if not batch.samples:  # nothing to wait for
                 self._refuse(batch)
-                return _counts(batch, 413 if set(batch.rejected) == {"too_large"} else 400)
+                status = 413 if set(batch.rejected) == {"too_large"} else 400 if batch.rejected else 200
+                return kind.told(request, status, batch, {}, remark)
             if not self._accepting():
-                return _answer(503, "not ready", retry_after=1)
+                return refusal(503, "not ready", retry_after=1)
             self._number += 1
             underway = _Request(batch, batch_id, self._number)
             self._waiting.append(underway)
             self._arrived.set()
-        return await self._committed(underway, brief=decoder is self._influx)
+        return await self._committed(kind, request, underway)
 
-    async def _committed(self, underway: _Request, brief: bool) -> web.Response:
-        """Wait, then tell what became of it; ``brief``: nothing is said if all was taken."""
+    async def _committed(self, kind: Body, request: web.Request, underway: _Request) -> web.Response:
+        """Wait, then tell what became of it."""
         try:
             async with asyncio.timeout(self.config.commit_timeout):
                 # Shielded: one client giving up must not undo the wait of another with the same id.
                 await asyncio.shield(underway.committed)
         except TimeoutError:
-            return _answer(503, "not committed in time; send the batch again", retry_after=1)
+            return refusal(503, "not committed in time; send the batch again", retry_after=1)
         except asyncio.CancelledError:
             if underway.committed.cancelled():
-                return _answer(503, "closing; send the batch again", retry_after=1)
+                return refusal(503, "closing; send the batch again", retry_after=1)
             raise
-        if brief and not underway.batch.rejected and not underway.discarded:
-            return web.Response(status=204)
         taken = len(underway.batch.samples) > sum(underway.discarded.values())
-        return _counts(underway.batch, 200 if taken else 422, underway.discarded)
+        return kind.told(request, 200 if taken else 422, underway.batch, underway.discarded)
 
     async def _body(self, request: web.Request, limit: int) -> bytes | web.Response:
         """The body within cap and deadline; aiohttp unpacks gzip piece by piece, so a bomb stops early."""
@@ -255,12 +254,12 @@ class HttpSource(Source):
                     if len(body) > limit:
                         return self._refuse_size(limit)
         except TimeoutError:
-            return _answer(408, "the body took too long", close=True)
+            return refusal(408, "the body took too long", close=True)
         except (web.RequestPayloadError, OSError, ValueError):
             broken = Batch()
             broken.reject("malformed")
             self._refuse(broken)
-            return _answer(400, "the body cannot be read", close=True)
+            return refusal(400, "the body cannot be read", close=True)
         return bytes(body)
 
     def _accepting(self) -> bool:
@@ -275,25 +274,4 @@ class HttpSource(Source):
         batch = Batch()
         batch.reject("too_large")
         self._refuse(batch)
-        return _answer(413, f"a body may have {limit} bytes, unpacked", close=True)
-
-
-def _answer(status: int, text: str, *, retry_after: int | None = None, close: bool = False) -> web.Response:
-    headers = {hdrs.RETRY_AFTER: str(retry_after)} if retry_after is not None else {}
-    answer = web.Response(
-        status=status,
-        body=msgspec.json.encode({"error": text}),
-        content_type="application/json",
-        headers=headers,
-    )
-    if close:
-        answer.force_close()
-    return answer
-
-
-def _counts(batch: Batch, status: int, discarded: Mapping[str, int] | None = None) -> web.Response:
-    discarded = discarded or {}
-    rejected = batch.rejected | {TOLD.get(reason, reason): count for reason, count in discarded.items()}
-    accepted = len(batch.samples) - sum(discarded.values())
-    facts = {"received": batch.received, "accepted": accepted, "rejected": rejected}
-    return web.Response(status=status, body=msgspec.json.encode(facts), content_type="application/json")
+        return refusal(413, f"a body may have {limit} bytes, unpacked", close=True)

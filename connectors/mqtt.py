@@ -267,8 +267,9 @@ class MqttSource(Source):
         return receive
 
     def _full(self, connection: _Connection) -> bool:
-        many: bool = len(connection.messages) >= self.config.max_pending / self.config.connections
-        return many or connection.came - connection.went >= MAX_HELD / self.config.connections
+        many = len(connection.messages) >= self.config.max_pending / self.config.connections
+        large: bool = connection.came - connection.went >= MAX_HELD / self.config.connections
+        return many or large
 
     def _wake(self) -> None:
         loop = self._loop

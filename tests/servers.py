@@ -166,7 +166,11 @@ def nats(folder: Path, token: str | None = None, tls: tuple[Path, Path] | None =
 
 
 def prometheus(
-    folder: Path, openmetrics: str = "", scrape: str = "[]", arguments: Sequence[str] = ()
+    folder: Path,
+    openmetrics: str = "",
+    scrape: str = "[]",
+    arguments: Sequence[str] = (),
+    remote_write: str = "[]",
 ) -> Server:
     """Prometheus, with samples in OpenMetrics text filled in beforehand."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +182,9 @@ def prometheus(
         make = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
         subprocess.run(make, check=True, capture_output=True)
     config = folder / "prometheus.yml"
-    config.write_text(f"global: {{scrape_interval: 1s}}\nscrape_configs: {scrape}\n")
+    config.write_text(
+        f"global: {{scrape_interval: 1s}}\nscrape_configs: {scrape}\nremote_write: {remote_write}\n"
+    )
     port = free_port()
     command = [program("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={data}"]
     command += [f"--web.listen-address=127.0.0.1:{port}", *arguments]

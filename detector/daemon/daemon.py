@@ -11,6 +11,7 @@ Everything but the two threads runs on one event loop, and every arrow is bounde
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ from typing import Any
 from detector.alignment.clock_reset import ClockPace
 from detector.config.config import Config
 from detector.daemon import startup
+from detector.daemon.boundary_exchange import BoundaryExchange
+from detector.daemon.budget import ChosenBudget
 from detector.daemon.lifecycle import Pulse, Signals
 from detector.daemon.reload import reload
 from detector.daemon.shutdown import stop
@@ -50,6 +53,7 @@ from detector.runtime.sd_notify import Notifier
 from detector.runtime.source_task import SourceTask
 from detector.storage import records
 from detector.storage.cases import Key
+from detector.storage.console.overrides import read_budget
 from detector.storage.database import StateError, StateRefused
 from detector.storage.records import Record
 
@@ -77,6 +81,7 @@ class Daemon:
         self.worker: PipelineThread
         self.intake: Intake
         self.recorder: Committer
+        self.budget: ChosenBudget
         self.backups: Backups
         self.diagnosis: DiagnosisService
         self.status: Status
@@ -86,6 +91,7 @@ class Daemon:
         self._reloading: asyncio.Task[None] | None = None
         self._reload_wanted = False
         self._exchange_task: asyncio.Task[None] | None = None
+        self.boundary: BoundaryExchange | None = None  # with boxes that watch other parts of the network
         self.work_task: asyncio.Task[None] | None = None
         self.diagnosis_task: asyncio.Task[None] | None = None
 
@@ -118,6 +124,10 @@ class Daemon:
         plan = await asyncio.to_thread(startup.plan, self.config)
         store = await startup.open_store(self.config)
         self.recorder = Committer(store, self.config.state, self.metrics, self._told, self._committed)
+        self.budget = ChosenBudget(self, await self.recorder.ask(store.read, read_budget))
+        await self.budget.adopt(self.config)
+        self.config = self.budget.of(self.config)
+        plan = dataclasses.replace(plan, settings=self.config.settings())
         self.recorder.given_up = self._given_up
         self.recorder.stream_time = self._stream_time
         stored = await self.recorder.ask(store.read, silences.read)
@@ -132,8 +142,11 @@ class Daemon:
         self.pulse = Pulse(self.notifier, self.worker, self.status.line)
         self._spawn(self.pulse.run(), "pulse")
         await startup.restore(self, store)
+        self.boundary = startup.boundary_exchange(self)
         await startup.open_outboxes(self)
         await startup.open_listener(self)
+        if self.boundary is not None:
+            self._spawn(self.boundary.run(), "boundary exchange")
         self._spawn(self.recorder.run(), "recorder")
         self.work_task = self._spawn(self._work(), "work")
         self._spawn(self.intake.run(), "intake")
@@ -234,7 +247,8 @@ class Daemon:
                 return
 
     async def _digest(self, arrivals: list[Arrival]) -> None:
-        outcome = await self.worker.run(self.worker.work, arrivals)
+        heard = self.boundary.take() if self.boundary is not None else []
+        outcome = await self.worker.run(self.worker.work, arrivals, heard)
         now = time.monotonic()
         self.metrics.observe("update_duration_seconds", outcome.seconds)
         for arrival in arrivals[: outcome.done]:
@@ -242,6 +256,8 @@ class Daemon:
         for (name, reason), some in outcome.discarded.items():
             if name in self.readers:
                 self.readers[name].usefulness.discarded(reason, some.count, some.text)
+        if self.boundary is not None:
+            self.boundary.after(outcome.heard, outcome.told)
         await self._take_over(outcome)
         self.ingest_queue.finished(arrivals)
         names = {name for arrival in arrivals for name in arrival.positions if name in self.readers}
@@ -388,6 +404,11 @@ class Daemon:
         self._reload_wanted = True
         if self._reloading is None or self._reloading.done():
             self._reloading = self._spawn(self._reload(), "reload")
+
+    async def reloaded(self) -> None:
+        """Wait for the end of a reload that is under way."""
+        while self._reloading is not None and not self._reloading.done():
+            await asyncio.wait([self._reloading])
 
     async def _reload(self) -> None:
         while self._reload_wanted:

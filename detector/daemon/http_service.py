@@ -13,7 +13,9 @@ from detector.notify.silences import Silence
 from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.settings.budget import Budget
 from detector.settings.service import HttpSettings
+from detector.storage.console.overrides import BudgetOverride
 from detector.storage.records import Record, SetAside
 
 if TYPE_CHECKING:
@@ -63,6 +65,17 @@ class HttpService:
 
     async def put_silence(self, silence: Silence) -> None:
         await self._daemon.put_silence(silence)
+
+    @property
+    def configured_budget(self) -> Budget:
+        return self._daemon.budget.configured
+
+    @property
+    def budget_override(self) -> BudgetOverride | None:
+        return self._daemon.budget.override
+
+    async def choose_budget(self, budget: Budget | None, who: str) -> None:
+        await self._daemon.budget.choose(budget, who)
 
     def readiness(self) -> tuple[bool, dict[str, Any]]:
         return self._daemon.status.readiness()

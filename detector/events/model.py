@@ -93,6 +93,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = "info"
     severity_now: Severity | None = None
     incident: str | None = None
+    common: str | None = None
     sequence: int | None = None
     opened: float | None = None
     onset: float | None = None

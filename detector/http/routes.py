@@ -19,7 +19,7 @@ from detector.diagnosis.registry import present_name
 from detector.events.label import Label
 from detector.http import diagnosis, health, incidents, status_page, streams
 from detector.http.answers import answer
-from detector.http.console import export, remarks, signals, silences
+from detector.http.console import budget, export, remarks, signals, silences
 from detector.http.openapi import document
 from detector.settings.service import Role
 
@@ -67,7 +67,7 @@ _COMMAND: dict[str, Any] = {
 }  # fmt: skip
 _ACTION: dict[str, Any] = {"also": (202,), "errors": (404, 409, 503)}
 # Addresses of the console's views: each is the same page, which looks at its address.
-_VIEWS = ("/incidents", "/incidents/{incident}", "/nodes/{name}", "/silences", "/audit")
+_VIEWS = ("/incidents", "/incidents/{incident}", "/nodes/{name}", "/silences", "/budget", "/audit")
 
 _CURRENT = (
     Route("GET", "/", status_page.index, "The console; the page holds no data.", media=HTML,
@@ -122,6 +122,11 @@ _CURRENT = (
           role="operate"),
     Route("POST", "/api/v1/silences/{silence}/end", silences.end, "End a silence before its time.",
           answer=silences.ShownSilence, errors=(404, 409, 503), role="operate"),
+    Route("GET", "/api/v1/budget", budget.show,
+          "The budget, and what others would have raised in the time that is stored.",
+          query=budget.BudgetQuery, answer=budget.BudgetView, errors=(400, 503)),
+    Route("POST", "/api/v1/budget", budget.choose, "Take another budget, or that of the configuration again.",
+          body=budget.NewBudget, answer=budget.BudgetView, errors=(400, 409, 503), role="admin"),
     Route("GET", "/api/v1/audit", remarks.audit, "What people did, newest first.", query=remarks.AuditQuery,
           answer=remarks.AuditTrail, errors=(400, 503)),
     Route("GET", "/api/v1/diagnosis", diagnosis.overview,

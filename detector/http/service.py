@@ -14,7 +14,9 @@ from detector.notify.silences import Silence
 from detector.pipeline.signal_capture import Block
 from detector.pipeline.status_view import StatusView
 from detector.runtime.metrics import Metrics
+from detector.settings.budget import Budget
 from detector.settings.service import HttpSettings
+from detector.storage.console.overrides import BudgetOverride
 from detector.storage.records import Record, SetAside
 
 Result = TypeVar("Result")
@@ -67,6 +69,20 @@ class Service(Protocol):
 
     async def put_silence(self, silence: Silence) -> None:
         """Store it and let it count."""
+        ...
+
+    @property
+    def configured_budget(self) -> Budget:
+        """That of the configuration file."""
+        ...
+
+    @property
+    def budget_override(self) -> BudgetOverride | None:
+        """What somebody chose in its place, if that counts."""
+        ...
+
+    async def choose_budget(self, budget: Budget | None, who: str) -> None:
+        """Take another budget, or that of the configuration; ValueError if it cannot be taken."""
         ...
 
     def readiness(self) -> tuple[bool, dict[str, Any]]: ...

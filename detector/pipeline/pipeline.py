@@ -8,6 +8,7 @@ The order in which samples were cut into batches does not matter.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,9 +18,13 @@ from numpy.typing import NDArray
 from detector.alignment.aligner import Aligner
 from detector.alignment.samples import Columns, Sampled
 from detector.alignment.ticks import Tick
+from detector.edge import learning as edge_learning
+from detector.edge.messages import Refused, Told
+from detector.edge.neighbours import Neighbours
 from detector.engines.base import Engine, Progress, engine_class
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.coverage import EVERY, Coverage
+from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.runners.base import started
 from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_events
 from detector.incidents.case import Case
@@ -88,6 +93,8 @@ class Pipeline:
         self.silent, self.stuck, self.out_of_range = np.zeros((3, self.network.n_nodes), np.bool_)
         self.cover = Coverage(self.network.n_nodes)
         self.threshold_in_use = EventThreshold(self.incidents, settings)
+        self.neighbours: Neighbours | None = None  # other boxes that watch this network, once it has learnt
+        self.told: deque[Told] | None = None  # what they are to be told is put there, to be taken away
 
     # ---------------------------------------------------------------------------------------- the stream
 
@@ -155,15 +162,20 @@ class Pipeline:
         self.preprocess.link(self.network.graph)
         X = self.preprocess.learn_cleaned(X, times)
         Z, levels = self.preprocess.transform_views(X, times)
+        self.preprocess.learn_variation(Z, self.relearning.need)
         warnings = list(self.preprocess.warnings)
         if self.learns_graph:
             self.adopt(Network.learn(Z, self.names))
             warnings.append(self.network.warning)
         step = float(np.median(np.diff(np.unique(times))))
-        kind = engine_class(self.settings.estimator.name)
-        self.engine, self.report = kind.calibrate(
-            Z, self.network.graph, self.settings, step, self.progress, levels
-        )
+        learnt: tuple[Engine, CalibrationReport]
+        if self.network.surroundings is None:
+            kind = engine_class(self.settings.estimator.name)
+            learnt = kind.calibrate(Z, self.network.graph, self.settings, step, self.progress, levels)
+        else:
+            learnt = edge_learning.learn(Z, self.network, self.settings, step, self.progress, levels)
+        self.engine, self.report = learnt
+        self.meet_neighbours()
         self.engine = started(self.engine, self.network.graph, self.settings)
         self.report.notes[:0] = [text for text in warnings if text]
         self.report.preprocessing = self.preprocess.chosen
@@ -176,6 +188,18 @@ class Pipeline:
         return events + [
             detector_event("detector.warning", time, text, {}, severity="warning") for text in found.warnings
         ]
+
+    def meet_neighbours(self) -> None:
+        """What was learnt is known: from now on other boxes can be heard, and be told."""
+        around, engine = self.network.surroundings, self.engine
+        if around is not None and around.box is not None and isinstance(engine, DensityRatioEngine):
+            self.neighbours = Neighbours(around, engine.boundary.width, edge_learning.spec_of(engine))
+
+    def hear(self, body: bytes) -> str:
+        """What another box told, in its turn among the samples; who. `edge.messages.Refused` says why not."""
+        if self.neighbours is None:
+            raise Refused("learning", "this box is still learning")
+        return self.neighbours.hear(body)
 
     def adopt(self, network: Network) -> None:
         """The links that were learnt."""
@@ -226,9 +250,11 @@ class Pipeline:
         for layer in tick.layers:
             self._slide(layer)
         engine.silence(self.silent)
-        engine.finish()
+        told = self._finish(tick)
         decision = self._decide(tick)
         events = self.incidents.step(decision, self.evidence)
+        if self.neighbours is not None:
+            events = told + self.neighbours.join(self.incidents, events, self.report.step)
         opened = sum(event.event == "incident.opened" for event in events)
         self.threshold_in_use.follow(decision, self.report, opened)
         self.case_capture.step(self, events, tick.end)
@@ -236,6 +262,19 @@ class Pipeline:
         events += self._give_up(tick)
         events += self.cover.look(engine, tick, self.ticks)
         return events + self._keep_in_range(tick)
+
+    def _finish(self, tick: Tick) -> list[Event]:
+        """The engine's tick ends: between what neighbours told, and what they are told."""
+        engine, neighbours = self.engine, self.neighbours
+        assert engine is not None
+        if neighbours is None or not isinstance(engine, DensityRatioEngine):
+            engine.finish()
+            return []
+        events = neighbours.begin(tick, engine.boundary)
+        engine.finish()
+        if self.told is not None:
+            self.told += neighbours.tell(tick, engine.boundary, self.incidents)
+        return events
 
     def _decide(self, tick: Tick) -> Decision:
         assert self.engine is not None
@@ -336,6 +375,8 @@ class Pipeline:
         for history in (self.history, self.cold_start.history):
             if history is not None:
                 history.set_back(by)
+        if self.neighbours is not None:
+            self.neighbours.set_back()
         if self.engine is not None and self.preprocess is not None:
             self.preprocess.restart(everybody)
             self.relearning.restart(everybody)
@@ -361,6 +402,7 @@ class Pipeline:
             "preprocess": self.preprocess,
             "cold_start": self.cold_start,
             "engine": self.engine,
+            "neighbours": self.neighbours,
             "relearning": self.relearning,
             "coverage": self.cover,
             "incidents": self.incidents,

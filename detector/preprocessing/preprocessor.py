@@ -28,10 +28,11 @@ from detector.settings.preprocessing import PreprocessSettings
 from detector.stateful import Arrays, Meta, Rows, part, under
 from estimators.core.graph import Graph
 from estimators.core.types import Floats, Nodes
-from estimators.timeseries.robust_scale import centre_and_scale
+from estimators.timeseries.robust_scale import SOURCES, centre_and_scale, quantiles
 
 UNCUT = 1e6  # the largest clip there is
 LEAST_SCALE = 1e-3  # of the scale before: a node that stands still keeps what it had
+USUAL = (0.05, 0.95)  # quantiles of the spread of quiet stretches between which a spread is nothing new
 
 
 class Preprocessor:
@@ -41,12 +42,14 @@ class Preprocessor:
         self.settings, self.window = settings or PreprocessSettings(), window
         self.steps: dict[str, Step] = {}  # all, in order; empty before anything is learnt
         self.learnt: NDArray[np.bool_] = np.zeros(0, np.bool_)  # (N,) whether the node had enough samples
+        self.usual: Floats = np.ones((2, 0, 0))  # (2, N, d) spread of short stretches: the least, the most
         self.warnings: list[str] = []
         self._graph: Graph | None = None
         self._active: list[Step] = []
 
     def _build(self, n_nodes: int, dim: int) -> None:
         self.learnt = np.zeros(n_nodes, np.bool_)
+        self.usual = np.ones((2, n_nodes, dim))
         self.steps = {}
         for kind in step_classes(self.settings.steps):
             made = self.steps[kind.name] = kind(self.settings, Shape(n_nodes, dim, self.window))
@@ -81,6 +84,21 @@ class Preprocessor:
             blocks = cleaned
         self.warnings = blocks.warnings
         return blocks.x
+
+    def learn_variation(self, Z: Floats, stretch: int) -> None:
+        """How much the spread of ``stretch`` ticks varies in the history Z (T, N, d') as preprocessed.
+
+        A new normal is learnt from so few. What is correlated, or is restless by day and calm by night, has a
+        spread of its own in each of them, and that alone is no new normal.
+        """
+        d = self.usual.shape[2]
+        starts = range(0, max(len(Z) - stretch, 0) + 1, max(stretch // 2, 1))
+        found = []
+        for start in starts:
+            _, scale, source = centre_and_scale(Z[start : start + stretch, :, :d])
+            found.append(np.where(source == SOURCES.index("unit"), np.nan, scale))
+        spreads = quantiles(np.array(found), USUAL)
+        self.usual = np.where(np.isfinite(spreads), spreads, 1.0)
 
     def _fit(self, blocks: Blocks, like: Mapping[str, Step] | None = None, but: Step | None = None) -> None:
         self.learnt = blocks.learnt
@@ -157,10 +175,12 @@ class Preprocessor:
         season = self.steps["seasonal"]
         _, per_z = self.to_units()
         shift = np.nan_to_num(per_z[v, : X.shape[1]] * centre[0])  # 0 where no level moves z
+        least, most = self.usual[:, v]
+        ratio = np.where(scale[0] > most, scale[0] / most, np.minimum(scale[0] / least, 1.0))
         known = np.isfinite(scale[0]) & (scale[0] > LEAST_SCALE)
         scales.centre[v] += shift
         (season.level if isinstance(season, Seasonal) and season.active else scales.offset)[v] += shift
-        scales.scale[v] *= np.where(known, scale[0], 1.0)
+        scales.scale[v] *= np.where(known, ratio, 1.0)
         self.restart(np.array([v], np.int32))
 
     # ------------------------------------------------------------------------------------- the stream
@@ -291,7 +311,7 @@ class Preprocessor:
     # ------------------------------------------------------------------------------------------ state
 
     def state(self) -> tuple[Arrays, Meta]:
-        arrays: Arrays = {"learnt": self.learnt.copy()}
+        arrays: Arrays = {"learnt": self.learnt.copy(), "usual": self.usual.swapaxes(0, 1).copy()}
         steps: Meta = {}
         for step in self._active:
             made, steps[step.name] = step.state()
@@ -304,6 +324,8 @@ class Preprocessor:
         self._build(len(rows), int(meta["dim"]))
         self.warnings = list(meta["warnings"])
         self.learnt[rows >= 0] = arrays["learnt"][rows[rows >= 0]]
+        if "usual" in arrays:  # early states have none
+            self.usual[:, rows >= 0] = arrays["usual"][rows[rows >= 0]].swapaxes(0, 1)
         for name, step in self.steps.items():
             if name in meta["steps"]:
                 step.restore(part(name, arrays), meta["steps"][name], rows)

@@ -41,6 +41,7 @@ def contrasts(
     weights: Floats,
     clip: float,
     held: NDArray[np.uint8],
+    step: Ints,
     z: Floats,
     out: Floats,
 ) -> None: ...

@@ -41,7 +41,8 @@ def test_client_libraries_are_loaded_on_use_only() -> None:
     code = (
         "import sys, connectors\n"
         "[connectors.source(n) for n in connectors.SOURCES]; [connectors.sink(n) for n in connectors.SINKS]\n"
-        "clients = ('paho', 'confluent_kafka', 'redis', 'nats', 'line_protocol_parser')\n"
+        "clients = ('paho', 'confluent_kafka', 'redis', 'nats', 'line_protocol_parser', 'cramjam',"
+        " 'opentelemetry', 'google.protobuf')\n"
         "print([name for name in clients if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -1,10 +1,11 @@
 """What crosses cuts between parts: parameters and pooled scores of boundary nodes, a tick old, in float32.
 
-    box = theta (S r) | four levels on their walk over the graph (4 S), muted | level charts (D) | moved
+    box = theta (S r) | four levels on their walk over the graph (4 S), muted | charts (D, behind) | moved
 
 A box says all that a neighbour reads of a node, whatever is open there: held nodes say nothing in the charts.
 After a tick every part tells of its boundary nodes; before the next one what was heard goes into the ghosts.
-Parts in one engine hear each other by themselves; what is held elsewhere is brought by `hear`.
+Parts in one engine hear each other by themselves; what is held elsewhere is brought by `hear`, and where
+nothing comes any more `lose` says so.
 """
 
 from __future__ import annotations
@@ -48,11 +49,19 @@ class Boundary:
     @property
     def width(self) -> int:
         """Numbers in a box."""
-        return self._theta + self._levels + sum(c.z.shape[1] for c in self.charts) + 1
+        return self._theta + self._levels + sum(charts.width for charts in self.charts) + 1
 
     def hear(self, ghosts: NDArray[np.integer], boxes: Floats32) -> None:
         """Boxes (k, W) of the nodes of which ``ghosts`` are copies, for the next tick."""
         self.heard[ghosts] = boxes
+
+    def lose(self, ghosts: NDArray[np.integer]) -> None:
+        """Nothing is known any more of the nodes of which ``ghosts`` are copies.
+
+        They are taken to be quiet: parameters, scores and charts of zero, which is where those of quiet nodes
+        lie on average. A mean over fewer neighbours would vary more than it did when thresholds were learnt.
+        """
+        self.heard[ghosts] = 0.0
 
     def take(self) -> tuple[Nodes, Nodes]:
         """A tick begins: ghosts become what was heard. Which of them changed, and which had samples."""
@@ -70,9 +79,8 @@ class Boundary:
         self.statistics.hear(ghosts, levels)
         at = 0
         for charts in self.charts:
-            dim = charts.z.shape[1]
-            charts.hear(ghosts, charted[:, at : at + dim])
-            at += dim
+            charts.hear(ghosts, charted[:, at : at + charts.width])
+            at += charts.width
 
     def tell(self, moved: Bools | None = None) -> None:
         """A tick ended in which the nodes ``moved`` (n,) had samples; None: the same ones, told once more."""

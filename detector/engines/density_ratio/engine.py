@@ -102,10 +102,10 @@ class DensityRatioEngine:
         self._waiting: tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None = None
 
     @classmethod
-    def empty(cls, graph: Graph, dim: int, settings: Settings) -> Self:
+    def empty(cls, graph: Graph, dim: int, settings: Settings, cut: Cut | None = None) -> Self:
         """With a dictionary of one point, until `restore` brings the one that was learnt."""
         point = Nystroem(Dictionary(np.zeros((1, dim)), 1.0), rank=1, outside=True)
-        return cls(graph, point, settings, Choice(1.0, 0.0, 1.0, 1.0))
+        return cls(graph, point, settings, Choice(1.0, 0.0, 1.0, 1.0), cut=cut)
 
     @classmethod
     def calibrate(
@@ -216,6 +216,7 @@ class DensityRatioEngine:
             rows = np.union1d(rows, statistics.around(self.bank.n_nodes + changed, mine)).astype(np.int32)
         if self.null is not None:
             statistics.update(self.bank.scores, self.bank.exposure, self.null, rows, mine)
+        self.joint.undecided[mine] = np.isnan(self.bank.scores[mine, 0])
         self.joint.chart(rows)
 
     def _waiting_in(self, k: int) -> tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None:
@@ -369,7 +370,9 @@ class DensityRatioEngine:
         if self.null is not None:
             arrays |= under("null", copies(self.null, _NULL))
         if len(self._parts) > 1:
-            arrays |= {"parts": self.cut.labels.copy()} | under("boundary", self.boundary.state())
+            arrays["parts"] = self.cut.labels.copy()
+        if len(self.cut.nodes):
+            arrays |= under("boundary", self.boundary.state())
         return arrays | under("joint", self.joint.state()), meta
 
     def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
@@ -396,7 +399,12 @@ class DensityRatioEngine:
         take_rows(self, ("stamps",), arrays, rows)
         self._moved[rows >= 0] = arrays["moved"][rows[rows >= 0]]
         self.joint = JointStatistic.restored(
-            self.statistics.graph, self.settings.windows.reference, part("joint", arrays), rows, self.fixed
+            self.statistics.graph,
+            self.settings.windows.reference,
+            part("joint", arrays),
+            rows,
+            self.fixed,
+            np.isnan(self.bank.scores[:, 0]),
         )
         self.level_dim = self.joint.dims[1] if len(self.joint.dims) > 1 else 0
         self.boundary = Boundary(self.cut, self.bank, self.statistics, self.joint.charts)
@@ -420,13 +428,13 @@ class DensityRatioEngine:
         made.restore(arrays, meta, rows)
         return made
 
-    def fresh(self) -> DensityRatioEngine:
-        """The same engine with empty windows."""
+    def fresh(self, cut: Cut | None = None) -> DensityRatioEngine:
+        """The same engine with empty windows; ``cut``: of the same nodes, to hear its ghosts otherwise."""
         made = DensityRatioEngine(
-            self.graph, self.bank.features, self.settings, self.choice, self.level_dim, self.cut
+            self.graph, self.bank.features, self.settings, self.choice, self.level_dim, cut or self.cut
         )
         made.null, made.known, made.joint, made.run = self.null, self.known, self.joint.fresh(), self.run
-        made.boundary = Boundary(self.cut, made.bank, made.statistics, made.joint.charts)
+        made.boundary = Boundary(made.cut, made.bank, made.statistics, made.joint.charts)
         return made
 
     def copy(self) -> DensityRatioEngine:

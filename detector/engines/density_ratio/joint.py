@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from detector.stateful import Arrays, Rows, part, under
 from estimators.core.graph import Graph
-from estimators.core.types import Floats, Nodes
+from estimators.core.types import Bools, Floats, Nodes
 from estimators.streaming.level_charts import LevelCharts, NullLevels
 from estimators.streaming.tail_scale import TailScale
 
@@ -40,6 +40,9 @@ class JointStatistic:
         self.null: list[NullLevels] | None = None  # of each view; None: charts count for nothing
         self.tails = TailScale.neutral(graph.n_nodes)
         self.joint, self.event = np.full((2, graph.n_nodes), np.nan)
+        self.undecided = np.zeros(graph.n_nodes, np.bool_)  # nodes on which the ratio says nothing yet
+        for charts in self.charts:
+            charts.undecided = self.undecided
 
     def slide(self, view: int, nodes: Nodes, x: Floats) -> None:
         """One new value of view ``view`` for each of the distinct ``nodes``."""
@@ -118,10 +121,12 @@ class JointStatistic:
         twin = copy.copy(self)
         twin.charts, twin.tails = [copy.copy(charts) for charts in self.charts], copy.copy(self.tails)
         twin.joint, twin.event = self.joint.copy(), self.event.copy()
+        twin.undecided = self.undecided.copy()
         for charts in twin.charts:
             for name, value in vars(charts).items():
                 if isinstance(value, np.ndarray):
                     setattr(charts, name, value.copy())
+            charts.undecided = twin.undecided
         return twin
 
     def state(self) -> Arrays:
@@ -136,11 +141,18 @@ class JointStatistic:
 
     @classmethod
     def restored(
-        cls, graph: Graph, reference: int, arrays: Arrays, rows: Rows, fixed: bool = False
+        cls,
+        graph: Graph,
+        reference: int,
+        arrays: Arrays,
+        rows: Rows,
+        fixed: bool,
+        undecided: Bools,
     ) -> JointStatistic:
-        """Continue from `state`; one of version 0.1 has no charts."""
+        """Continue from `state`; one of version 0.1 has no charts. ``undecided``: by the ratio, as it is."""
         views = [part(f"view{k}", arrays) for k in range(2)]
         made = cls(graph, [view["test"].shape[2] for view in views if view], reference, fixed)
+        made.undecided[:] = undecided
         for k, charts in enumerate(made.charts):
             charts.restore(views[k], rows)
         if part("null0", arrays):

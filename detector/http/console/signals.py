@@ -105,10 +105,14 @@ async def of_incident(request: web.Request) -> web.Response:
         incident=incident, onset=told.get("onset"), opened=told.get("opened"), ended=told.get("ended"),
         threshold=told.get("node_threshold"), event_threshold=told.get("threshold"),
         components=_components(service, drawn.values()),
-        nodes=[NodeSignal(name, **_columns(signal)) for name, signal in drawn.items()],
+        nodes=sorted((NodeSignal(name, **_columns(one)) for name, one in drawn.items()), key=_strongest),
         distributions=await _distributions(service, incident),
     )  # fmt: skip
     return _large(content)
+
+
+def _strongest(node: NodeSignal) -> float:
+    return -max((value for value in node.statistic if value is not None), default=-math.inf)
 
 
 async def _distributions(service: Service, incident: str) -> list[Distribution]:

@@ -66,9 +66,15 @@ export class Incidents {
     this.arrange(byId("incidents-open"), open);
     this.arrange(byId("incidents-ended"), ended);
     byId("incidents-none").hidden = open.length > 0;
-    this.timeline.show(all);
+    this.timeline.show(all, this.now);
     byId("ended-summary").textContent = `Ended (${ended.length})`;
     byId("ended-fold").hidden = ended.length === 0;
+  }
+
+  // The time of the stream goes on: the timeline follows it.
+  tick(now) {
+    this.now = now;
+    this.timeline.show([...this.records.values()], now);
   }
 
   // Cards are kept and moved only if they must, so that focus stays where it is.

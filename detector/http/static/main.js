@@ -2,6 +2,7 @@
 
 import { download, get, Refused, Stream, token } from "./api.js";
 import { AuditPage } from "./audit.js";
+import { BudgetPage } from "./budget.js";
 import { Dialog } from "./dialog.js";
 import { FoldedMap } from "./folded.js";
 import { log, showFigures, showHealth, showLearning } from "./health.js";
@@ -30,6 +31,7 @@ const legend = new Legend();
 const nodes = new NodePage(leaveNode, trouble);
 const incidents = new Incidents(ask, alerted);
 const silences = new SilencesPage(page, trouble);
+const budget = new BudgetPage(ask, trouble);
 const incident = new IncidentPage({
   act: (record, action) => incidents.act(record, action),
   silence: (record) => silences.propose(record.nodes.map((node) => node.name), () => router.go("/silences")),
@@ -37,7 +39,7 @@ const incident = new IncidentPage({
 });
 const router = new Router({
   overview: { open: () => requestAnimationFrame(() => map.redraw()) },
-  incident, node: nodes, silences, audit: new AuditPage(trouble),
+  incident, node: nodes, silences, budget, audit: new AuditPage(trouble),
 });
 const stream = new Stream("/api/v1/live", heard, changed);
 
@@ -51,12 +53,13 @@ function takeFrame(frame) {
   if (frame.network !== page.version) loadNetwork(frame.network);
   page.frame = frame;
   states.take(frame);
+  incidents.tick(frame.watermark);
   showLearning(frame);
   showFigures(frame);
   const counts = {};
   for (const letter of frame.states) counts[letter] = (counts[letter] ?? 0) + 1;
   legend.update(counts);
-  const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.name}`);
+  const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.label}`);
   byId("map-summary").textContent = `${plural(frame.states.length, "sensor")}: ${words.join(", ")}`;
   if (page.network && page.network.names.length === frame.states.length) {
     folded.setFrame(frame);
@@ -191,6 +194,7 @@ onTheme(() => {
   map.redraw();
   nodes.redraw();
   incident.redraw();
+  budget.redraw();
 });
 setInterval(() => document.hidden || loadStatus(), STATUS_EVERY_MS);
 router.show();

@@ -9,7 +9,7 @@ export const STATES = [
   { letter: "h", name: "held", words: "calm again, reference held" },
   { letter: "x", name: "silent", words: "silent" },
   { letter: "k", name: "stuck", words: "stuck at one value" },
-];
+].map((state) => ({ ...state, label: state.name.replaceAll("_", " ") }));
 export const byLetter = Object.fromEntries(STATES.map((state) => [state.letter, state]));
 export const LOUD = "ahs"; // drawn last, on top
 

@@ -7,6 +7,7 @@ const VIEWS = [
   [/^\/incidents\/([^/]+)$/, "incident"],
   [/^\/nodes\/([^/]+)$/, "node"],
   [/^\/silences$/, "silences"],
+  [/^\/budget$/, "budget"],
   [/^\/audit$/, "audit"],
 ];
 

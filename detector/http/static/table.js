@@ -10,7 +10,7 @@ export class SensorTable {
     Object.assign(this, { opened, network: null, frame: null, rows: [] });
     this.fold = byId("table-fold");
     this.body = byId("table-body");
-    for (const state of STATES) byId("table-state").append(element("option", { value: state.letter, textContent: state.name }));
+    for (const state of STATES) byId("table-state").append(element("option", { value: state.letter, textContent: state.label }));
     this.fold.addEventListener("toggle", () => this.show());
     byId("table-name").addEventListener("input", () => this.show());
     byId("table-state").addEventListener("change", () => this.show());
@@ -51,7 +51,7 @@ export class SensorTable {
   fill(row, node, letter, value, threshold) {
     row.node = node;
     row.button.textContent = this.network.names[node];
-    row.state.textContent = byLetter[letter]?.name ?? "";
+    row.state.textContent = byLetter[letter]?.label ?? "";
     row.value.textContent = number(value);
     row.share.textContent = threshold && value !== null ? `${Math.round((100 * value) / threshold)} %` : "–";
   }
@@ -78,6 +78,6 @@ export class Legend {
 
   update(counts) {
     this.counts = counts;
-    for (const state of STATES) this.words[state.letter].textContent = `${state.name} ${counts[state.letter] ?? 0}`;
+    for (const state of STATES) this.words[state.letter].textContent = `${state.label} ${counts[state.letter] ?? 0}`;
   }
 }

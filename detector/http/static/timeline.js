@@ -1,7 +1,7 @@
 // Incidents as bars over time: what overlapped, how long each was, where there was none.
 
 import { incidentPath } from "./router.js";
-import { byId, clock, duration, element } from "./words.js";
+import { byId, clock, duration, element, plural } from "./words.js";
 
 const LANES = 6;
 const LANE = 14;
@@ -12,15 +12,16 @@ export class Timeline {
     this.told = "";
   }
 
-  show(records) {
+  // `now` is the time of the stream, where it is known: an open incident lasts until then.
+  show(records, now) {
     const known = records.filter((one) => one.opened !== null).map((one) => ({ record: one, begin: one.onset ?? one.opened, end: one.resolution ? one.time : null }));
     byId("timeline-place").hidden = known.length === 0;
     if (!known.length) return;
-    const told = known.map((one) => `${one.record.incident} ${one.end}`).join("\n");
-    if (told === this.told) return; // the bars stay, and with them the focus
-    this.told = told;
-    const last = Math.max(...known.map((one) => Math.max(one.end ?? 0, one.record.time)));
+    const last = Math.max(now ?? 0, ...known.map((one) => Math.max(one.end ?? 0, one.record.time)));
     const first = Math.min(...known.map((one) => one.begin));
+    const told = [Math.round(Math.log2(last - first + 1) * 20), ...known.map((one) => `${one.record.incident} ${one.end}`)].join("\n");
+    if (told === this.told) return; // the bars stay, and with them the focus, until they would move by a few hundredths
+    this.told = told;
     const span = Math.max(last - first, 1) * 1.02;
     const lanes = [];
     const bars = known.sort((a, b) => a.begin - b.begin).map((one) => {
@@ -37,6 +38,6 @@ export class Timeline {
     });
     this.place.style.height = `${Math.max(1, lanes.length) * LANE + 2}px`;
     this.place.replaceChildren(...bars);
-    byId("timeline-words").textContent = `${known.length} incidents from ${clock(first, true)} to ${clock(last, true)}`;
+    byId("timeline-words").textContent = `${plural(known.length, "incident")} from ${clock(first, true)} to ${clock(last, true)}`;
   }
 }

@@ -128,6 +128,38 @@ def read_signals(
     return {name: Signal.joined(found).between(since, until) for name, found in parts.items()}
 
 
+def blocks_since(connection: sqlite3.Connection, tier: int, since: float) -> list[float]:
+    """When the blocks of a tier begin that reach beyond a time, oldest first."""
+    rows = connection.execute(
+        "SELECT DISTINCT begin FROM node_history WHERE tier = ? AND until > ? ORDER BY begin", (tier, since)
+    )
+    return [begin for (begin,) in rows]
+
+
+def highest(connection: sqlite3.Connection, tier: int, begin: float) -> dict[float, float]:
+    """The largest event statistic of all nodes in each row of the blocks that begin at a time."""
+    found: dict[float, float] = {}
+    rows = connection.execute(
+        "SELECT until, body FROM node_history WHERE tier = ? AND begin = ?", (tier, begin)
+    )
+    for until, packed in rows:
+        try:
+            values = _read(packed)["values"]
+        except (Unreadable, KeyError):
+            continue
+        add_highest(found, Block(tier, begin, (until - begin) / len(values), (), values))
+    return found
+
+
+def add_highest(found: dict[float, float], block: Block) -> None:
+    """The same of a block, joined with what was ``found`` of other nodes."""
+    times = block.begin + block.width * np.arange(0.5, len(block.values))
+    pooled = np.where(np.isnan(block.values[:, :, -1]), -np.inf, block.values[:, :, -1])
+    for time, value in zip(times.tolist(), pooled.max(axis=1, initial=-np.inf).tolist(), strict=True):
+        if value > found.get(time, -np.inf):
+            found[time] = value
+
+
 def begins(connection: sqlite3.Connection) -> dict[int, float]:
     """Since when there is something of each tier."""
     return dict(connection.execute("SELECT tier, min(begin) FROM node_history GROUP BY tier").fetchall())

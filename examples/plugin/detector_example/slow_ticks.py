@@ -34,4 +34,10 @@ class SlowTicks:
         self.ticks += 1
         if took > SLOW:
             self.slow += 1
-            LOG.warning("%d parts took %.0f ms; %d of %d ticks were slow", len(jobs), 1e3 * took, self.slow, self.ticks)
+            LOG.warning(
+                "%d parts took %.0f ms; %d of %d ticks were slow",
+                len(jobs),
+                1e3 * took,
+                self.slow,
+                self.ticks,
+            )

@@ -360,3 +360,40 @@ def test_silence_from_the_page(browser: Any, feed: Feed) -> None:
     find(browser, "nav a[href='/audit']").click()
     until(browser, "document.getElementById('audit-list').textContent.includes('end silence')")
     assert console(browser) == []
+
+
+def test_another_budget_is_compared_and_used(browser: Any, feed: Feed) -> None:
+    """What others would have raised, one of them in the chart, taken, in the audit trail, and taken back."""
+    browser.get(f"{address(feed)}budget")
+    if feed.status()["phase"] != "watching":
+        feed.learn()
+        browser.refresh()
+    until(browser, "document.querySelectorAll('#budget-list tr').length >= 5", 60)
+    until(browser, "document.querySelectorAll('#budget-chart canvas').length === 1")
+    facts = "document.getElementById('budget-facts').textContent"
+    assert browser.execute_script(f"return {facts}.includes('1 per 500 ticks')")
+    find(browser, "#budget-words").send_keys("often")
+    find(browser, "#budget-form button").click()
+    until(browser, "document.getElementById('budget-error').textContent.includes('must be a budget such as')")
+    find(browser, "#budget-words").clear()
+    find(browser, "#budget-words").send_keys("1 per 7000 ticks")
+    find(browser, "#budget-form button").click()
+    rows = "[...document.querySelectorAll('#budget-list tr')]"
+    row = f"{rows}.find((one) => one.textContent.includes('1 per 7000'))"
+    until(browser, f"{row} !== undefined")
+    until(browser, "document.getElementById('budget-chart').getAttribute('aria-label').includes('7000')")
+    before = feed.status()["event_threshold"]
+    browser.execute_script(f"{row}.querySelector('td button').click()")
+    find(browser, "#ask-ok").click()
+    until(browser, f"{facts}.includes('set here') && {facts}.includes('1 per 7000 ticks')")
+    assert feed.status()["report"]["budget"] == "1 per 7000 ticks"
+    assert feed.status()["event_threshold"] > before
+    find(browser, "nav a[href='/audit']").click()
+    until(browser, "document.getElementById('audit-list').textContent.includes('now: 1 per 7000 ticks')")
+    find(browser, "nav a[href='/budget']").click()
+    until(browser, "!document.getElementById('budget-back').hidden")
+    find(browser, "#budget-back").click()
+    find(browser, "#ask-ok").click()
+    until(browser, f"!{facts}.includes('set here')")
+    assert feed.status()["report"]["budget"] == "1 per 500 ticks"
+    assert [one for one in console(browser) if "400" not in one] == []

@@ -21,7 +21,7 @@ from tests.detector import rig
 TOKEN = {"Authorization": "Bearer swordfish"}
 OPEN = {  # hold no data; a route that is opened must be added here, too
     "/", "/page/{file}", "/healthz", "/incidents", "/incidents/{incident}", "/nodes/{name}", "/silences",
-    "/audit",
+    "/budget", "/audit",
 }  # fmt: skip
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 PLACES = {

@@ -424,3 +424,34 @@ def test_wrong_histories_are_refused() -> None:
         learnt(np.zeros((5, 2, 1)), np.array([0.0, 1.0, NAN, 3.0, 4.0]))
     with pytest.raises(RuntimeError, match="call learn or restore first"):
         Preprocessor().apply(np.zeros(1, np.int32), np.zeros((1, 1)), 0.0)
+
+
+# ------------------------------------------------------------------------- a new normal
+
+
+@pytest.mark.parametrize(("factor", "scale"), [(1.0, 1.0), (3.0, 3.0)])
+def test_a_calm_stretch_is_no_new_normal(factor: float, scale: float) -> None:
+    """Restless by day and calm by night: a night is nothing new, three times a day's spread is."""
+    rng = np.random.default_rng(5)
+    day = np.where(np.arange(4000) // 200 % 2 == 0, 1.0, 0.3)[:, None, None]
+    x = rng.normal(size=(4000, 2, 1)) * day
+    steps = learnt(x)
+    steps.learn_variation(steps.transform(x), 150)
+    before: Any = steps.steps["scale"].scale.copy()
+    stretch = rng.normal(size=(150, 1)) * (0.3 if factor == 1.0 else factor)
+    steps.restandardise(0, 5.0 + stretch, np.arange(150.0))
+    after: Any = steps.steps["scale"].scale
+    np.testing.assert_allclose(after[0] / before[0], scale, rtol=0.35)
+    np.testing.assert_array_equal(after[1], before[1])
+    centre: Any = steps.steps["scale"].centre
+    assert abs(centre[0, 0] - 5.0) < 1.0
+
+
+def test_what_a_stretch_varies_by_is_restored_with_its_node() -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(900, 3, 1))
+    steps = learnt(x)
+    steps.learn_variation(steps.transform(x), 100)
+    other = restored_from(steps, [2, -1, 0])
+    np.testing.assert_array_equal(other.usual[:, [0, 2]], steps.usual[:, [2, 0]])
+    np.testing.assert_array_equal(other.usual[:, 1], 1.0)

@@ -36,9 +36,12 @@ class Twin:
     def __init__(self) -> None:
         self.test: list[list[np.ndarray]] = [[] for _ in range(5)]
         self.ref: list[list[np.ndarray]] = [[] for _ in range(5)]
-        self.held = np.zeros(5, bool)
+        self.held, self.undecided, self.alone = np.zeros((3, 5), bool)
+        self.behind = np.zeros(5, int)
 
     def slide(self, v: int, x: np.ndarray) -> None:
+        self.behind[v] = max(self.behind[v] - 1, 0)
+        self.alone[v] &= self.behind[v] > 0
         whole = np.rint(x / UNIT)
         if len(self.ref[v]) >= LEAST:
             centre = np.trunc(np.sum(self.ref[v], axis=0) / UNIT / len(self.ref[v]))
@@ -49,7 +52,11 @@ class Twin:
             if not self.held[v]:
                 self.ref[v] = [*self.ref[v], out][-R:]
 
+    def restart(self, v: int) -> None:
+        self.test[v], self.ref[v], self.behind[v] = [], [], R + M
+
     def settle(self, v: int) -> None:
+        self.behind[v], self.alone[v] = R + M, True
         if not self.test[v] or not self.ref[v]:
             return
         moved = np.mean(self.test[v], axis=0) - np.mean(self.ref[v], axis=0)
@@ -74,9 +81,12 @@ class Twin:
             if np.isnan(z[v]).any():
                 continue
             linked = np.count_nonzero(W[v])
-            near = [u for u in range(5) if W[v, u] > 0 and not self.held[u] and not np.isnan(z[u]).any()]
-            contrasted = 2 * len(near) >= linked
-            e = z[v] - (np.mean([np.clip(z[u], -CLIP, CLIP) for u in near], axis=0) if near else 0.0)
+            mute = self.held | self.undecided
+            near = [u for u in range(5) if W[v, u] > 0 and not mute[u] and not np.isnan(z[u]).any()]
+            alone = self.alone | self.alone[v]
+            step = [u for u in near if self.behind[u] == self.behind[v] and not alone[u]]
+            contrasted = 2 * len(step) >= linked
+            e = z[v] - (np.mean([np.clip(z[u], -CLIP, CLIP) for u in step], axis=0) if step else 0.0)
             e = (e - moments.apart_mean[v]) / moments.apart_spread[v]
             for w in (0, 1):
                 own = [np.square(z[u, view == w]).sum() for u in (v, *near)]
@@ -86,7 +96,7 @@ class Twin:
         return total
 
 
-whats = st.sampled_from(["slide"] * 12 + ["hold", "release", "restart", "settle"])
+whats = st.sampled_from(["slide"] * 12 + ["hold", "release", "restart", "settle", "undecided"])
 moves = st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), whats), min_size=30, max_size=60)
 
 
@@ -105,7 +115,9 @@ def test_any_course_agrees_with_the_twin_and_goes_on_after_a_stop(course, seed, 
         elif what == "restart":
             charts.restart(nodes)
             for v in nodes.tolist():
-                twin.test[v], twin.ref[v] = [], []
+                twin.restart(v)
+        elif what == "undecided":
+            charts.undecided[:] = twin.undecided[:] = np.isin(np.arange(5), nodes)
         elif what == "settle":
             charts.settle(nodes)
             for v in nodes.tolist():
@@ -116,6 +128,7 @@ def test_any_course_agrees_with_the_twin_and_goes_on_after_a_stop(course, seed, 
         if t == stop:
             other = made()
             other.restore(charts.state(), np.arange(5))
+            other.undecided[:] = charts.undecided  # it follows from other windows
             charts = other
     charts.update(moments)
     np.testing.assert_allclose(charts.energy, twin.energy(moments), rtol=1e-9, atol=1e-9)
@@ -199,6 +212,53 @@ def test_what_is_left_of_a_neighbourhood_is_no_contrast():
     charts.update(null)
     assert np.isnan(charts.values[1, 0]).all()
     assert np.isfinite(charts.values[1, 1:]).all()  # leaves hear the hub
+
+
+def moving_together(n: int, rng: np.random.Generator, ticks: int) -> np.ndarray:
+    """(T, n, 1): all follow one slow course, to a tenth of a standard deviation."""
+    course = 3.0 * np.sin(np.arange(ticks) / 40.0)[:, None, None]
+    return course + 0.1 * rng.normal(size=(ticks, n, 1))
+
+
+def test_windows_that_began_anew_are_not_set_against_those_that_did_not():
+    """Of a course that all follow, windows of other ticks hold another part: nobody is apart by that."""
+    n, rng = 9, np.random.default_rng(6)
+    charts = LevelCharts(Graph.of(np.ones((n, n)) - np.eye(n)), (1,), 100, 10)
+    everyone = np.arange(n, dtype=np.int32)
+    x = moving_together(n, rng, 2000)
+    null = charts.fit(differences(charts, x[:1500])[200::5], 50.0)
+    some = np.array([2, 3], np.int32)
+    charts.restart(some)
+    charts.adopt(5, 3)
+    apart = []
+    for row in x[1500:]:
+        charts.slide(everyone, row)
+        charts.update(null)
+        apart.append((np.cbrt(charts.values[1, :, 0]) - null.middle[1, :, 0]) / null.unit[1, :, 0])
+    away = np.array(apart)
+    assert np.nanmax(away) < 5.0
+    assert np.isnan(away[:109, some]).all()  # two of nine are no neighbourhood
+    assert np.isfinite(away[110:, some]).all()
+    assert np.isnan(away[:109, 5]).all()  # what it has learnt anew is its own
+    assert np.isfinite(away[:, 4]).all()
+
+
+def test_who_says_nothing_of_itself_says_nothing_to_others():
+    """A node that learns a new normal moves far; what opens an incident must not be its neighbours."""
+    n, rng = 9, np.random.default_rng(7)
+    charts = LevelCharts(Graph.of(np.ones((n, n)) - np.eye(n)), (1,), 100, 10)
+    null = charts.fit(differences(charts, rng.normal(size=(1500, n, 1)))[200::5], 50.0)
+    for row in rng.normal(size=(10, n, 1)):
+        row[3] += 8.0
+        charts.slide(np.arange(n, dtype=np.int32), row)
+    charts.update(null)
+    heard = np.sqrt(charts.energy)[[0, 1, 2, 4, 5, 6, 7, 8]]
+    charts.undecided[3] = True
+    charts.update(null)
+    unheard = np.sqrt(charts.energy)[[0, 1, 2, 4, 5, 6, 7, 8]]
+    assert heard.min() > 5.0
+    assert unheard.max() < 4.0
+    assert np.isnan(charts.told(np.array([3], np.int32))[0, 0])
 
 
 def test_a_reference_that_is_fixed_fills_and_then_stays():

@@ -69,7 +69,7 @@ def test_a_restored_statistic_goes_on_exactly(dims):
     x = np.random.default_rng(2).normal(size=(200, N, 1))
     play(joint, x[:120])
     joint.hold([1, 2])
-    other = JointStatistic.restored(GRAPH, 60, joint.state(), np.arange(N))
+    other = JointStatistic.restored(GRAPH, 60, joint.state(), np.arange(N), False, joint.undecided)
     np.testing.assert_array_equal(play(other, x[120:]), play(joint, x[120:]))
 
 
