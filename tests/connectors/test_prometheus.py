@@ -145,9 +145,11 @@ def matrix(*values: Any, metric: Any = None) -> bytes:
 @pytest.mark.parametrize(
     "answer",
     [
-        b"", b"<html>gateway</html>", b"null", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"status": "success"}',
-        b'{"status": "success", "data": null}', b'{"status": "success", "data": {"result": {}}}',
-        b'{"status": "error", "error": "' + b"x" * 100_000 + b'"}', matrix([1.0]), matrix(["x", "1"]), matrix([1.0, 2.0]),
+        b"", b"<html>gateway</html>", b"null", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000,
+        b'{"status": "success"}', b'{"status": "success", "data": null}',
+        b'{"status": "success", "data": {"result": {}}}',
+        b'{"status": "error", "error": "' + b"x" * 100_000 + b'"}',
+        matrix([1.0]), matrix(["x", "1"]), matrix([1.0, 2.0]),
         matrix([1.0, "1"], metric=[]), matrix([1.0, "1"], metric={"instance": 5}),
     ],
     ids=lambda answer: answer[:24].decode(errors="replace") + str(len(answer)),
