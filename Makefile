@@ -7,7 +7,7 @@ SOURCES := pyproject.toml $(wildcard estimators/*/*.pyx packaging/locks/*.txt)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help run test lint types bench docs site wheel deb image clean compiler brokers
+.PHONY: help run test lowest audit lint types bench docs site wheel deb image clean compiler brokers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ run: $(VENV)/.run-installed ## install into .venv and run the embedded default c
 test: $(VENV)/.test-installed brokers ## install everything the tests need and run them all
 	$(BIN)/python -m pytest
 
+lowest: compiler ## run tests with the lowest versions of libraries that pyproject.toml allows (Python 3.11)
+	scripts/try-lowest
+
+audit: $(VENV)/.test-installed ## ask whether vulnerabilities are known of what is installed
+	$(BIN)/python scripts/audit
+
 lint: $(VENV)/.test-installed ## ruff: style and format; import-linter: who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,14 +59,14 @@ docs: $(VENV)/.test-installed ## write anew what is made from the code: referenc
 	$(BIN)/python scripts/events-reference
 	$(BIN)/python scripts/make-man
 	$(BIN)/python scripts/make-architecture
+	$(BIN)/python scripts/make-licences
 
 site: $(VENV)/.test-installed ## execute the notebooks and build the documentation as static files into build/site
 	$(BIN)/python scripts/run-notebooks build/notebooks
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file site/mkdocs.yml
 
-wheel: $(VENV)/.test-installed ## build sdist and wheel into dist, and try the wheel where there is no checkout
-	rm -rf dist
-	$(BIN)/python -m build --no-isolation --outdir dist
+wheel: $(VENV)/.test-installed ## build sdist and wheel into dist, twice the same; try the wheel where there is no checkout
+	scripts/build-wheel $(BIN)/python dist --twice
 	scripts/try-wheel "$(PYTHON)" dist/*.whl
 
 deb: wheel ## build a Debian package into dist; as root, install and start it under a systemd of its own

@@ -447,7 +447,7 @@ class Kafka(Feed):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._cluster = kafka_server.kafka(folder / "kafka")
+        self._cluster = kafka_server.kafka(folder / "kafka", sync=False)  # as brokers are shipped
         self._cluster.create("s", 1)
 
     def source(self) -> dict[str, Any]:

@@ -54,12 +54,13 @@ def own(recordings: list[Recording], method: str) -> Result:
     """The detector itself: found, found in time and false at its own threshold; areas of its statistic."""
     outcome, statistics = Outcome(), []
     for rec in recordings:
-        for (x, labels), (S, alarms) in zip(rec.streams, watch(rec, **DETECTORS[method]), strict=True):
-            outcome.add(alarms, labels, len(x))
+        watched = watch(rec, **DETECTORS[method])
+        for (x, labels), (S, alarms, promised) in zip(rec.streams, watched, strict=True):
+            outcome.add(alarms, labels, len(x), promised if np.isfinite(promised).all() else None)
             statistics.append(S)
     result: Result = {
         "labels": len(outcome.delays), "found": outcome.recall, "timely": outcome.timely,
-        "false": outcome.false, "expected": outcome.expected,
+        "false": outcome.false, "expected": outcome.expected, "promised": outcome.promised,
     }  # fmt: skip
     if method not in BINARY:
         result["area"], result["timely_area"] = areas(recordings, statistics)
@@ -67,7 +68,7 @@ def own(recordings: list[Recording], method: str) -> Result:
 
 
 def undisturbed(recordings: list[Recording], method: str) -> Result:
-    statistics = [S for rec in recordings for S, _ in watch(rec, NEVER, **UNDISTURBED[method])]
+    statistics = [S for rec in recordings for S, *_ in watch(rec, NEVER, **UNDISTURBED[method])]
     area, timely = areas(recordings, statistics)
     return {"area": area, "timely_area": timely}
 
@@ -182,9 +183,11 @@ def show(names: list[str], results: dict[tuple[str, str, str], Result]) -> None:
     print(f"Statistic: area under recall / the same within {TIMELY} ticks, .25 to 5 false per {PER} ticks")
     print(table(["method", *names, *([f"mean of {len(mean)}"] if mean else [])], rows))
     print(
-        f"\nThreshold: false incidents at a budget of 1 per {PER} ticks; labels found, found within {TIMELY}"
+        f"\nThreshold: false incidents at a budget of 1 per {PER} ticks, over those budgeted and over those\n"
+        f"promised (histories too short for the budget promise less); labels found, found within {TIMELY}"
     )
-    header = ["set", "labels", "expected", *(f"{m}: false (ratio), found" for m in DETECTORS)]
+    header = ["set", "labels", "budgeted", "promised",
+              *(f"{m}: false (over budgeted, promised), found" for m in DETECTORS)]  # fmt: skip
     print(table(header, [_line(name, results) for name in names]))
 
 
@@ -196,11 +199,15 @@ def _line(name: str, results: dict[tuple[str, str, str], Result]) -> list[str]:
     found = [results.get((name, "own", method)) for method in DETECTORS]
     some = next((r for r in found if r), None)
     cells = [
-        f"{r['false']} ({r['false'] / max(r['expected'], 1e-9):.1f}), {r['found']:.2f} / {r['timely']:.2f}"
+        f"{r['false']} ({r['false'] / max(r['expected'], 1e-9):.1f}, "
+        f"{r['false'] / max(r['promised'], 1e-9):.1f}), {r['found']:.2f} / {r['timely']:.2f}"
         if r else "–"
         for r in found
     ]  # fmt: skip
-    return [name, *((str(some["labels"]), f"{some['expected']:.1f}") if some else ("–", "–")), *cells]
+    first = ("–", "–", "–")
+    if some:
+        first = (str(some["labels"]), f"{some['expected']:.1f}", f"{some['promised']:.1f}")
+    return [name, *first, *cells]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from connectors.settings.secrets import FilePath, Secret, Tls, WithSecrets
 from connectors.settings.units import Duration
 
 MAX_MESSAGES = 5000  # of one batch
+MAX_HELD = 32 * 2**20  # bytes of QoS 0 messages
 BUSY_S = 0.05  # a batch so soon after the last one means a stream of messages
 GATHER_S = 0.01  # how long messages of a stream are gathered
 HEADER = 32  # bytes of a packet besides topic and payload, at most
@@ -61,6 +62,7 @@ class _Connection:
         self._closing = False
         # Packet id (0: nothing to acknowledge), topic, payload.
         self.messages: deque[tuple[int, str | None, bytes]] = deque()
+        self.came = self.went = 0  # bytes of payloads; each is written by one thread alone
         self.unacknowledged: deque[tuple[int, list[int]]] = deque()  # packet ids by delivery
 
     def connect(
@@ -192,7 +194,9 @@ class MqttSource(Source):
             default=20_000, description="Most unacknowledged QoS 1 messages in flight.", ge=1, le=65535
         )
         max_pending: int = Field(
-            default=100_000, description="Most QoS 0 messages held; more are dropped and counted.", ge=1
+            default=100_000,
+            description="Most QoS 0 messages held, 32 MiB of them at most; more are dropped and counted.",
+            ge=1,
         )
         decode: Decode = Field(default=Decode(), description="How a message is read.")
 
@@ -247,9 +251,10 @@ class MqttSource(Source):
         def receive(client: Any, data: Any, message: Any) -> None:
             # QoS 1 is bounded by receive_maximum; QoS 0 knows no waiting, only counted drops.
             mine = connection.messages
-            if message.qos == 0 and len(mine) >= self.config.max_pending / self.config.connections:
+            if message.qos == 0 and self._full(connection):
                 self._dropped += 1
                 return
+            connection.came += len(message.payload)
             try:
                 topic = message.topic
             except UnicodeDecodeError:
@@ -260,6 +265,10 @@ class MqttSource(Source):
                 self._wake()
 
         return receive
+
+    def _full(self, connection: _Connection) -> bool:
+        many = len(connection.messages) >= self.config.max_pending / self.config.connections
+        return many or connection.came - connection.went >= MAX_HELD / self.config.connections
 
     def _wake(self) -> None:
         loop = self._loop
@@ -313,6 +322,7 @@ class MqttSource(Source):
         taken = min(len(connection.messages), self._portion.messages)
         for _ in range(taken):
             mid, topic, payload = connection.messages.popleft()
+            connection.went += len(payload)
             if mid:
                 owed.append(mid)
             if topic is None:  # not UTF-8

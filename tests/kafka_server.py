@@ -58,10 +58,10 @@ def described() -> str:
     )
 
 
-def kafka(folder: Path, tls: Pair | None = None) -> Kafka | MockKafka:
-    """A broker, in a folder of its own."""
+def kafka(folder: Path, tls: Pair | None = None, sync: bool = True) -> Kafka | MockKafka:
+    """A broker, in a folder of its own; with `sync` every message is on disk before it is acknowledged."""
     found = home()
-    return MockKafka() if found is None else Kafka(found, folder, tls)
+    return MockKafka() if found is None else Kafka(found, folder, tls, sync)
 
 
 class _Cluster:
@@ -91,7 +91,7 @@ class _Cluster:
 class Kafka(_Cluster):
     """One node that is broker and controller; with `tls` also on a port with TLS, and with TLS and SASL."""
 
-    def __init__(self, installed: Path, folder: Path, tls: Pair | None = None) -> None:
+    def __init__(self, installed: Path, folder: Path, tls: Pair | None = None, sync: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._java = ["java", *JAVA, "-cp", f"{installed / 'lib'}/*"]
         port, control = servers.free_port(), servers.free_port()
@@ -119,8 +119,9 @@ class Kafka(_Cluster):
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 500,
             "auto.create.topics.enable": "false",
-            "log.flush.interval.messages": 1,  # what was acknowledged survives a kill of the machine as well
         }
+        if sync:
+            lines["log.flush.interval.messages"] = 1
         if tls is not None:
             store = folder / "server.pem"
             store.write_bytes(tls.key.read_bytes() + tls.certificate.read_bytes())

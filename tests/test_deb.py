@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.booted import Booted, impossible
 from tests.detector import rig
+from tests.test_locks import PROJECT, locked
 
 ROOT = Path(__file__).parents[1]
 DEB = os.environ.get("DETECTOR_DEB")  # given by `make deb`: building one takes minutes
@@ -45,11 +51,27 @@ def test_what_it_holds() -> None:
         "./usr/share/man/man8/detector.8.gz", "./usr/share/man/man5/detector.yaml.5.gz",
         "./etc/detector/config.yaml",
         "./lib/systemd/system/detector.service", "./usr/share/doc/detectord/copyright", "./usr/bin/detector",
-        "./usr/share/bash-completion/completions/detector",
+        "./usr/share/bash-completion/completions/detector", "./usr/share/doc/detectord/sbom.cdx.json",
     ):  # fmt: skip
         assert path in paths, path
     tops = {path.split("/")[1] for path in paths if path.count("/") > 1}
     assert tops <= {"opt", "usr", "etc", "lib", ""}
+
+
+def test_the_bill_of_materials_is_what_is_locked() -> None:
+    """Every library of the lock, with its version and a licence, and no folder of the builder."""
+    text = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(DEB)], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(text)) as package:
+        found = package.extractfile("./usr/share/doc/detectord/sbom.cdx.json")
+        assert found is not None
+        bill = json.load(found)
+    there = {canonicalize_name(one["name"]): one for one in bill["components"]}
+    lock = locked(ROOT / "packaging" / "locks" / "run.txt")
+    for name in {canonicalize_name(Requirement(one).name) for one in PROJECT["dependencies"]}:
+        assert there[name]["version"] in lock[name]
+    assert all(one["licenses"] for name, one in there.items() if name in lock)
+    assert bill["metadata"]["component"]["name"] == "detectord"
+    assert "/tmp" not in json.dumps(bill)
 
 
 def test_install_and_start(machine: Booted) -> None:

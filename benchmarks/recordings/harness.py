@@ -78,9 +78,15 @@ class Outcome:
     delays: list[float] = field(default_factory=list)  # of the labels; inf: missed
     false: int = 0
     quiet: int = 0  # ticks in which an alarm can be false
+    promised: float = 0.0  # false alarms that were promised in them
 
-    def add(self, found: Alarms, labels: Sequence[Label], n_ticks: int) -> None:
-        """Labels that ran already when watching began (start < 0) need not be found, but excuse an alarm."""
+    def add(
+        self, found: Alarms, labels: Sequence[Label], n_ticks: int, promised: Floats | None = None
+    ) -> None:
+        """Labels that ran already when watching began (start < 0) need not be found, but excuse an alarm.
+
+        ``promised`` (T,): false alarms per tick that the detector promises as of each tick.
+        """
 
         def fits(t: int, who: set[str], label: Label) -> bool:
             return label.start <= t < label.end + GRACE and (not label.nodes or bool(who & label.nodes))
@@ -95,6 +101,7 @@ class Outcome:
             if not label.nodes:
                 quiet[max(label.start, 0) : label.end + GRACE] = False
         self.quiet += int(quiet.sum())
+        self.promised += float(np.sum(quiet / PER if promised is None else promised[quiet]))
 
     @property
     def expected(self) -> float:

@@ -26,8 +26,12 @@ def windows(n_history: int) -> dict[str, Any]:
 
 def watch(
     rec: Recording, budget: str = f"1 per {PER} ticks", **estimator: Any
-) -> Iterator[tuple[NDArray[np.float32], Alarms]]:
-    """Of every stream, each from the state after learning. ``estimator``: settings of that group."""
+) -> Iterator[tuple[NDArray[np.float32], Alarms, NDArray[np.float64]]]:
+    """Of every stream, each from the state after learning: statistic (T, N), alarms, and promise.
+
+    The promise (T,) is what the detector says of itself: false incidents per tick, as of each tick.
+    ``estimator``: settings of that group.
+    """
     T = len(rec.history)
     settings: dict[str, Any] = {
         "alarm": {"budget": budget},
@@ -42,13 +46,16 @@ def watch(
     arrays, meta = learning.state()
     for x, _ in rec.streams:
         detector = NetworkDetector.from_state(rec.network, arrays, meta, **settings)
-        S = np.full(x.shape[:2], np.nan, np.float32)
+        S, promised = np.full(x.shape[:2], np.nan, np.float32), np.zeros(len(x))
         told = Told()
         for t, row in enumerate(x):
             detector.update(row, time=T + t + 0.5)
-            S[t] = detector.event_statistic
+            S[t], promised[t] = (
+                detector.event_statistic,
+                detector.pipeline.promised_rate,
+            )  # a tick is a second
             told.look(t, detector.pipeline.incidents.open)
-        yield S, told.alarms
+        yield S, told.alarms, promised
 
 
 class Told:

@@ -6,9 +6,10 @@ hold     A missing component takes the node's last known value of that component
          samples in a row and only if that value is not older than ``max_gap``. Where it cannot, the sample
          is rejected, but the components that it has are known from then on.
 gap      Two samples of a node more than ``max_gap`` seconds apart: its windows must start anew.
-silent   No sample of the node for ``silent_after`` seconds of stream time, counted from the stream's
-         beginning for a node never heard. When the whole network was silent for that long, it is the stream
-         that paused, not every node: the count starts again with the next sample of any node.
+silent   No sample of the node for ``silent_after`` seconds of stream time, counted for a node never heard
+         from the stream's beginning, or since it joined the network. When the whole network was silent for
+         that long, it is the stream that paused, not every node: the count starts again with the next sample
+         of any node.
 stuck    The value did not change in any component for ``stuck_after`` samples, and for twice as many as it
          ever did before; a node that never changed is constant, not stuck. While ``learning``, no node is
          stuck, and every run counts as usual.
@@ -46,6 +47,7 @@ class NodeHealth:
         self.varied: NDArray[np.bool_] = np.zeros(n_nodes, np.bool_)
         self.stuck: NDArray[np.bool_] = np.zeros(n_nodes, np.bool_)
         self.silent: NDArray[np.bool_] = np.zeros(n_nodes, np.bool_)
+        self.joined: Floats = np.full(n_nodes, -np.inf)  # when it became part of a running network
         self.resumed = 0.0  # since when the stream runs without a pause
         self.until: float | None = None  # end of the latest tick
         self._check_at = -np.inf  # no node can become silent before; a bound, so not part of the state
@@ -106,7 +108,7 @@ class NodeHealth:
                 self._check_at = -np.inf
         if until < self._check_at:
             return none, returned
-        since = np.fmax(self.last_time, self.resumed)
+        since = np.fmax(self.last_time, np.maximum(self.joined, self.resumed))
         lost = (until - since > self.silent_after) & ~self.silent
         self.silent |= lost
         # Later samples only move a node's deadline away, so the earliest one is a safe time to look again.
@@ -117,6 +119,7 @@ class NodeHealth:
     def set_back(self) -> None:
         """Times before now mean nothing any more: as if no node had been heard, though its values count."""
         self.last_time[:] = self.known_time[:] = np.nan
+        self.joined[:] = -np.inf
         self.until, self._check_at = None, -np.inf
 
     def learn(self, history: Floats) -> None:
@@ -132,7 +135,7 @@ class NodeHealth:
 
     def state(self) -> tuple[Arrays, Meta]:
         """Arrays (N, ...) and JSON from which `restore` continues exactly."""
-        return copies(self, _PER_NODE), {
+        return copies(self, (*_PER_NODE, "joined")), {
             "resumed": self.resumed,
             "until": self.until,
             "learning": self.learning,
@@ -141,4 +144,8 @@ class NodeHealth:
     def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
         take_rows(self, _PER_NODE, arrays, rows)
         self.resumed, self.until, self.learning = meta["resumed"], meta["until"], bool(meta["learning"])
+        if "joined" in arrays:  # not in states of version 0.1
+            take_rows(self, ("joined",), arrays, rows)
+        if self.until is not None:
+            self.joined[rows < 0] = self.until
         self._check_at = -np.inf

@@ -37,6 +37,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
 
     Exit code 78 if the file is wrong, 69 if a client library is missing or a connector cannot be opened.
     """
+    from detector.config.edge import key_problems
     from detector.config.errors import ConfigError, Problem
 
     problems: list[Problem] = []
@@ -50,6 +51,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
         config.network()
         config.names()
         lacking = list(_missing_libraries(config))
+        problems = key_problems(config)
         doubts = [*config.doubts(), *_learnt_otherwise(config)]
         if connect and not lacking:
             tried = asyncio.run(_try_connectors(config, timeout))
@@ -79,8 +81,13 @@ def _summary(config: Config) -> str:
     network = config.network()
     nodes = network.n_nodes if network else len(config.names() or ())
     links = f"{len(network.edges())} links" if network else "links to be learnt"
+    around = network.surroundings if network else None
+    box = ""
+    if around is not None and around.box is not None:
+        budget = config.settings().alarm.budget
+        box = f" of box {around.box} (the network has {around.whole.n_nodes}; budget here {budget})"
     return (
-        f"{config.path}: fine: {nodes} nodes, {links}; sources: {', '.join(config.sources)}; "
+        f"{config.path}: fine: {nodes} nodes{box}, {links}; sources: {', '.join(config.sources)}; "
         f"sinks: {', '.join(config.sinks) or 'none'}"
     )
 

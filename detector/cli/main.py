@@ -16,6 +16,7 @@ from detector.cli.adapt import adapt
 from detector.cli.common import failure_of
 from detector.cli.config import check, graph, init, schema
 from detector.cli.diagnosis import diagnosis, federate, renamed_to
+from detector.cli.edge import edge
 from detector.cli.incidents import explain, incidents, status
 from detector.cli.learn import learn
 from detector.cli.notify.send_test_alert import send_test_alert
@@ -92,7 +93,7 @@ def completion(shell: str) -> None:
 
 
 for command in (try_, run, check, init, learn, replay, status, top, incidents, explain, diagnosis, compare,
-                adapt, federate, silence, send_test_alert, outbox, state, graph, schema,
+                adapt, federate, edge, silence, send_test_alert, outbox, state, graph, schema,
                 completion):  # fmt: skip
     cli.add_command(command)
 cli.add_command(learn, "calibrate")

@@ -17,6 +17,7 @@ from connectors import Sink, Source
 from connectors.base import Connector
 from connectors.base import Settings as Model
 from connectors.stdio import StdoutSink
+from detector.config.edge import edge_problems, surrounded
 from detector.config.errors import ConfigError, Problem, problems_of
 from detector.config.graph import build_network, node_names, simulated
 from detector.config.model import Analyzers, Connectors, GraphConfig, Side, connector_models
@@ -35,7 +36,7 @@ from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
 from detector.settings.registries import ENGINES, RUNNERS, STEPS
-from detector.settings.service import HttpSettings, StateSettings
+from detector.settings.service import EdgeSettings, HttpSettings, StateSettings
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted
 
@@ -89,6 +90,12 @@ class Config(Model):
     )
     engine: EngineSettings = Field(
         default=EngineSettings(), description="Which cores and machines do the work."
+    )
+    edge: EdgeSettings | None = setting(
+        None,
+        "One network watched by several daemons that tell each other parameters, never samples; null: this "
+        "daemon watches all of it by itself.",
+        applies="restart",
     )
     alarm: AlarmSettings = Field(default=AlarmSettings(), description="When a difference is an alarm.")
     incidents: IncidentSettings = Field(
@@ -173,7 +180,7 @@ class Config(Model):
                     problems.append(self.problem(("sources", name, kind.exclusive), message))
             if kind.listens and not self.http.enabled:
                 problems.append(self.problem(("sources", name), "needs http.enabled: true"))
-        problems += self._exchange_problems()
+        problems += self._exchange_problems() + edge_problems(self)
         for name in self.notify.routes:
             if name not in self.sinks:
                 known = ", ".join(self.sinks) or "none"
@@ -188,15 +195,25 @@ class Config(Model):
         return problems
 
     def _exchange_problems(self) -> list[Problem]:
-        exchange, problems = self.exchange, []
+        exchange = self.exchange
         if exchange is None:
             return []
+        problems = self.reserved_problems(("diagnosis", "exchange"), exchange.source, exchange.sink)
+        if exchange.timeout >= self.diagnosis.time_limit:
+            path = ("diagnosis", "exchange", "timeout")
+            message = f"must be less than diagnosis.time_limit, {self.diagnosis.time_limit:g} s"
+            problems.append(self.problem(path, message))
+        return problems
+
+    def reserved_problems(self, group: KeyPath, source: str, sink: str) -> list[Problem]:
+        """Of a source and a sink that are set aside for messages between daemons."""
+        problems = []
         sides: tuple[tuple[Side, str, dict[str, Model]], ...] = (
-            ("source", exchange.source, self.sources),
-            ("sink", exchange.sink, self.sinks),
+            ("source", source, self.sources),
+            ("sink", sink, self.sinks),
         )
         for side, name, given in sides:
-            path: KeyPath = ("diagnosis", "exchange", side)
+            path: KeyPath = (*group, side)
             if name not in given:
                 known = ", ".join(given) or "none"
                 problems.append(self.problem(path, f"there is no {side} {name!r}; known: {known}"))
@@ -204,13 +221,17 @@ class Config(Model):
                 able = ", ".join(kind for kind in connector_models(side) if _class(side, kind).raw)
                 message = f"{name} is of type {_type(given[name])}; must be one of {able}"
                 problems.append(self.problem(path, message))
-        if exchange.timeout >= self.diagnosis.time_limit:
-            path = ("diagnosis", "exchange", "timeout")
-            message = f"must be less than diagnosis.time_limit, {self.diagnosis.time_limit:g} s"
-            problems.append(self.problem(path, message))
-        if len(self.sources) == 1 and exchange.source in self.sources:
-            problems.append(self.problem(("sources",), "the only source is set aside for the exchange"))
+        if self.sources and self._reserved("source") >= self.sources.keys():
+            problems.append(
+                self.problem(
+                    ("sources",), "the only source is set aside for the exchange: none brings samples"
+                )
+            )
         return problems
+
+    def _reserved(self, side: Side) -> set[str]:
+        """Names of the connectors that are set aside for messages between daemons."""
+        return {getattr(group, side) for group in (self.exchange, self.edge) if group is not None}
 
     def doubts(self) -> list[Problem]:
         """What is allowed, and yet may not be meant."""
@@ -244,7 +265,10 @@ class Config(Model):
     # ------------------------------------------------------------------------------------- building
 
     def settings(self) -> Settings:
-        """The settings of the streaming core."""
+        """The settings of the streaming core; a box of several has its share of the budget."""
+        alarm, network = self.alarm, None if self.edge is None else self.network()
+        if network is not None and network.surroundings is not None:
+            alarm = alarm.model_copy(update={"budget": alarm.budget.of_share(network.surroundings.share)})
         try:
             return Settings.of(
                 align=self.align,
@@ -252,7 +276,7 @@ class Config(Model):
                 windows=self.windows,
                 estimator=self.estimator,
                 engine=self.engine,
-                alarm=self.alarm,
+                alarm=alarm,
                 incidents=self.incidents,
                 diagnosis=self.diagnosis.cases,
             )
@@ -262,12 +286,15 @@ class Config(Model):
             ) from None
 
     def network(self) -> Network | None:
-        """The network; None if it is to be learnt. Reads the files that `graph` names."""
+        """The network, of a box of several its own part; None if it is to be learnt. Reads the files that
+        `graph` and `edge` name."""
         try:
             network = build_network(self.graph, self.sources)
         except (ValueError, OSError) as error:
             raise ConfigError([self.problem(("graph", self.graph.way), str(error))]) from None
-        return None if network is None else replace(network, units=self._units(network.names))
+        if network is None:
+            return None
+        return surrounded(self, replace(network, units=self._units(network.names)))
 
     def _units(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Units of the components of each node that has some."""
@@ -288,6 +315,8 @@ class Config(Model):
 
     def names(self) -> list[str] | None:
         """The nodes in their order; None if the graph brings them."""
+        if self.edge is not None:
+            return None
         try:
             return node_names(self.graph)
         except (ValueError, OSError) as error:
@@ -312,20 +341,20 @@ class Config(Model):
 
     def source_objects(self, everything: bool = False) -> dict[str, Source]:
         """The sources of samples by name, or all there are; connected to nothing yet."""
-        exchange = self.exchange
+        reserved = self._reserved("source")
         return {
             name: connectors.source(_type(given))(given)
             for name, given in self.sources.items()
-            if everything or exchange is None or name != exchange.source
+            if everything or name not in reserved
         }
 
     def sink_objects(self, everything: bool = False) -> dict[str, Sink]:
         """The sinks of records by name, or all there are; connected to nothing yet. A terminal gets readable
         lines."""
-        exchange = self.exchange
+        reserved = self._reserved("sink")
         sinks: dict[str, Sink] = {}
         for name, given in self.sinks.items():
-            if not everything and exchange is not None and name == exchange.sink:
+            if not everything and name in reserved:
                 continue
             kind = connectors.sink(_type(given))
             if kind is StdoutSink and is_terminal(getattr(given, "descriptor", 1)):
@@ -340,10 +369,17 @@ class Config(Model):
 
     def exchange_connectors(self) -> tuple[Source, Sink] | None:
         """The connectors to other daemons; connected to nothing yet."""
-        exchange = self.exchange
-        if exchange is None:
+        return None if self.exchange is None else self._pair(self.exchange.source, self.exchange.sink)
+
+    def edge_connectors(self) -> tuple[Source, Sink] | None:
+        """Those to the boxes that watch the rest of the network."""
+        edge = self.edge
+        if edge is None or edge.source is None or edge.sink is None:
             return None
-        return self.source_objects(True)[exchange.source], self.sink_objects(True)[exchange.sink]
+        return self._pair(edge.source, edge.sink)
+
+    def _pair(self, source: str, sink: str) -> tuple[Source, Sink]:
+        return self.source_objects(True)[source], self.sink_objects(True)[sink]
 
 
 def _type(given: Any) -> str:

@@ -50,6 +50,10 @@ def template(source: str, sink: str, file: str = "config.yaml") -> str:
             parts.append(f"# {text}\nsources:\n  {_name(source)}:\n" + _connector("source", source))
         elif name == "sinks":
             parts.append(f"# {text}\nsinks:\n  {_name(sink)}:\n" + _connector("sink", sink))
+        elif field.default is None:  # a group that most do without
+            parts.append(
+                "\n".join(textwrap.wrap(f"# {text}", WIDTH, subsequent_indent="# ")) + f"\n{name}: null\n"
+            )
         else:
             model = model_in(field.annotation)
             assert model is not None

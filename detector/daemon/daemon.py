@@ -20,6 +20,7 @@ from typing import Any
 from detector.alignment.clock_reset import ClockPace
 from detector.config.config import Config
 from detector.daemon import startup
+from detector.daemon.boundary_exchange import BoundaryExchange
 from detector.daemon.budget import ChosenBudget
 from detector.daemon.lifecycle import Pulse, Signals
 from detector.daemon.reload import reload
@@ -90,6 +91,7 @@ class Daemon:
         self._reloading: asyncio.Task[None] | None = None
         self._reload_wanted = False
         self._exchange_task: asyncio.Task[None] | None = None
+        self.boundary: BoundaryExchange | None = None  # with boxes that watch other parts of the network
         self.work_task: asyncio.Task[None] | None = None
         self.diagnosis_task: asyncio.Task[None] | None = None
 
@@ -140,8 +142,11 @@ class Daemon:
         self.pulse = Pulse(self.notifier, self.worker, self.status.line)
         self._spawn(self.pulse.run(), "pulse")
         await startup.restore(self, store)
+        self.boundary = startup.boundary_exchange(self)
         await startup.open_outboxes(self)
         await startup.open_listener(self)
+        if self.boundary is not None:
+            self._spawn(self.boundary.run(), "boundary exchange")
         self._spawn(self.recorder.run(), "recorder")
         self.work_task = self._spawn(self._work(), "work")
         self._spawn(self.intake.run(), "intake")
@@ -242,7 +247,8 @@ class Daemon:
                 return
 
     async def _digest(self, arrivals: list[Arrival]) -> None:
-        outcome = await self.worker.run(self.worker.work, arrivals)
+        heard = self.boundary.take() if self.boundary is not None else []
+        outcome = await self.worker.run(self.worker.work, arrivals, heard)
         now = time.monotonic()
         self.metrics.observe("update_duration_seconds", outcome.seconds)
         for arrival in arrivals[: outcome.done]:
@@ -250,6 +256,8 @@ class Daemon:
         for (name, reason), some in outcome.discarded.items():
             if name in self.readers:
                 self.readers[name].usefulness.discarded(reason, some.count, some.text)
+        if self.boundary is not None:
+            self.boundary.after(outcome.heard, outcome.told)
         await self._take_over(outcome)
         self.ingest_queue.finished(arrivals)
         names = {name for arrival in arrivals for name in arrival.positions if name in self.readers}

@@ -63,6 +63,8 @@ async def _apply(daemon: Daemon) -> list[Change]:
     changed = list(changes(old, new))
     if fixed := [change.key for change in changed if change.applies == "restart"]:
         raise Refused(f"{', '.join(fixed)} cannot change while running: restart instead")
+    if _reserved_for_edge(new) != _reserved_for_edge(old):
+        raise Refused("the source and the sink of edge cannot change while running: restart instead")
     sources, sinks = new.source_objects(), {} if daemon.dry_run else new.sink_objects()
     plan = await asyncio.to_thread(Plan.of, new)
     prepared = await daemon.http.prepare(new.http) if daemon.http is not None else None
@@ -95,6 +97,12 @@ def _exchange(config: Config) -> Any:
     """All that the exchange with other daemons depends on."""
     exchange = config.exchange
     return exchange and (exchange, config.sources[exchange.source], config.sinks[exchange.sink])
+
+
+def _reserved_for_edge(config: Config) -> Any:
+    """The connectors to the boxes of the same network."""
+    edge = config.edge
+    return edge and (config.sources.get(edge.source or ""), config.sinks.get(edge.sink or ""))
 
 
 async def _exchange_sources(daemon: Daemon, old: Config, sources: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from connectors.base import ConnectorError
 from detector.config.config import Config, ConfigError
+from detector.config.edge import key_of
+from detector.daemon.boundary_exchange import BoundaryExchange
 from detector.daemon.http_service import HttpService
 from detector.http.server import HttpServer
 from detector.runtime.pipeline_thread import Plan
@@ -102,6 +104,20 @@ async def restore(daemon: Daemon, store: Store) -> None:
         )  # fmt: skip
     if fresh:
         log.warning("%d records of the journal were not known; they are sent now", len(fresh))
+
+
+def boundary_exchange(daemon: Daemon) -> BoundaryExchange | None:
+    """With the boxes that watch the rest of the network, as the configuration has it."""
+    config = daemon.config
+    if daemon.dry_run or config.edge is None or config.edge.box is None:
+        return None
+    pair = config.edge_connectors()
+    assert pair is not None  # the configuration has seen to it
+    try:
+        key = key_of(config)
+    except ConfigError as error:
+        raise Fatal(str(error), EXIT_CONFIG) from None
+    return BoundaryExchange(config.edge.box, key, *pair, daemon.metrics)
 
 
 async def open_outboxes(daemon: Daemon) -> None:

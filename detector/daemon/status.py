@@ -111,6 +111,9 @@ class Status:
             metrics.set(name, value)
         metrics.set("threshold", picture.threshold, level="node")
         metrics.set("threshold", picture.event_threshold, level="event")
+        ages = picture.neighbours.items()
+        metrics.replace("boundary_age_ticks", "neighbour", [(name, age) for name, (age, _) in ages])
+        metrics.replace("boundary_neighbour_up", "neighbour", [(name, up) for name, (_, up) in ages])
         http = self._daemon.config.http
         if http.node_metrics == "top":
             metrics.replace("node_statistic", "node", picture.top(http.node_metrics_top))
@@ -174,6 +177,9 @@ class Status:
         # A dead sink is bad, but what it should have is safe: it does not make the detector unready. Nor does
         # a source that sends what cannot be used: a restart would not help, and the others are watched.
         limping = any(part["status"] in ("down", "failed") for part in sinks.values())
+        if silent := [name for name, (_, up) in daemon.worker.view.neighbours.items() if not up]:
+            parts["neighbours"] = {"status": "ok", "not_heard": silent}
+            limping = True
         limping = limping or any("trouble" in part for part in sources.values())
         limping = limping or any("set_aside" in part for part in sinks.values())
         status = "unready" if not good else "degraded" if limping else "ready"
@@ -220,6 +226,15 @@ class Status:
                 "journal_bytes": daemon.recorder.store.journal_size,
                 "bytes": dict(daemon.recorder.store.sizes),
                 "damages": [damage.details() for damage in daemon.recorder.damages],
+            },
+            "edge": None
+            if daemon.boundary is None
+            else {
+                "box": daemon.boundary.box,
+                "error": daemon.boundary.error,
+                "neighbours": {
+                    name: {"age": age, "heard": up} for name, (age, up) in picture.neighbours.items()
+                },
             },
             "report": None if picture.report is None else picture.report.record(),
             "dry_run": daemon.dry_run,

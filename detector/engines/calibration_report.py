@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -225,6 +225,15 @@ class CalibrationReport:
                 if not text.startswith((_TOO_SHORT, _OTHER, "history too short for this promise"))
             ],
         )
+
+    def of_share(self, share: float) -> CalibrationReport:
+        """For a part of the network with that share of its nodes, by thresholds of the whole.
+
+        Its budget is that share of the budget, and so is how often quiet data come near the threshold.
+        """
+        near = None if self.near is None else (self.near[0], self.near[1] * share)
+        tail = replace(self.tail, rate=self.tail.rate * share)
+        return replace(self, tail=tail, near=near, checked_budget=self.budget)
 
     def text(self) -> str:
         c = self.choice

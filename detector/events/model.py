@@ -93,6 +93,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = "info"
     severity_now: Severity | None = None
     incident: str | None = None
+    common: str | None = None
     sequence: int | None = None
     opened: float | None = None
     onset: float | None = None
@@ -118,24 +119,44 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return record
 
 
-def node_event(kind: NodeKind, name: str, time: float, incident: str | None = None) -> Event:
-    """A node fell silent, came back, stuck at one value, or moves again."""
-    words = {
-        "node.silent": "sends no more data",
-        "node.returned": "sends data again",
-        "node.stuck": "is stuck at one value",
-        "node.unstuck": "moves again",
-        "node.out_of_range": "has values far from what was learnt, where few changes are seen: learn again",
-        "node.in_range": "has values again where changes are seen",
-        "node.restored": "is back to its earlier normal: the change that was accepted has ended",
-    }
-    state: dict[str, NodeState] = {
-        "node.silent": "silent", "node.stuck": "stuck", "node.out_of_range": "out_of_range",
-    }  # fmt: skip
+MOST_TOGETHER = 500  # nodes in one record, so that it fits into a message of any broker
+# What is said of one node, and of several.
+NODE_WORDS: dict[NodeKind, tuple[str, str]] = {
+    "node.silent": ("sends no more data", "send no more data"),
+    "node.returned": ("sends data again", "send data again"),
+    "node.stuck": ("is stuck at one value", "are stuck at one value each"),
+    "node.unstuck": ("moves again", "move again"),
+    "node.out_of_range": (
+        "has values far from what was learnt, where few changes are seen: learn again",
+        "have values far from what was learnt, where few changes are seen: learn again",
+    ),
+    "node.in_range": (
+        "has values again where changes are seen", "have values again where changes are seen"
+    ),
+    "node.restored": (
+        "is back to its earlier normal: the change that was accepted has ended",
+        "are back to their earlier normal: the change that was accepted has ended",
+    ),
+}  # fmt: skip
+NODE_STATES: dict[NodeKind, NodeState] = {
+    "node.silent": "silent", "node.stuck": "stuck", "node.out_of_range": "out_of_range",
+}  # fmt: skip
+
+
+def node_events(
+    kind: NodeKind, names: Sequence[str], time: float, incident: str | None = None
+) -> list[Event]:
+    """What became of nodes in one tick, together: a gateway that dies is no thousand pieces of news."""
+    parts = (names[at : at + MOST_TOGETHER] for at in range(0, len(names), MOST_TOGETHER))
+    return [_node_event(kind, part, time, incident) for part in parts]
+
+
+def _node_event(kind: NodeKind, names: Sequence[str], time: float, incident: str | None) -> Event:
+    shown = ", ".join(names[:3]) + (f" (+{len(names) - 3})" if len(names) > 3 else "")
     return Event(
-        id=f"{date_prefix(time)}-{digest(kind, name, time)}", event=kind, time=time, time_iso=iso(time),
-        summary=f"{name} {words[kind]}", incident=incident,
-        nodes=[NodeRecord(name=name, state=state.get(kind, "watching"))],
+        id=f"{date_prefix(time)}-{digest(kind, *names, time)}", event=kind, time=time, time_iso=iso(time),
+        summary=f"{shown} {NODE_WORDS[kind][len(names) > 1]}", incident=incident,
+        nodes=[NodeRecord(name=name, state=NODE_STATES.get(kind, "watching")) for name in names],
     )  # fmt: skip
 
 

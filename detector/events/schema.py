@@ -47,6 +47,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "severity": "largest level reached; it never falls within an incident",
         "severity_now": "level by the latest decision; null: no decision",
         "incident": "id of the incident; in an event of a node, the open incident it belongs to",
+        "common": "id that incidents of adjoining boxes share when they are one event (`edge`): that of the "
+        "one that opened first; null: none is known to belong to it",
         "sequence": "number of this record within its incident, from 1, without gaps; null in a finding",
         "opened": "time at which the incident was opened",
         "onset": "estimated begin of the change, pooled over the nodes",

@@ -83,6 +83,8 @@ class Incident(msgspec.Struct):
     settled: bool = False  # the onset has left the windows: it can be known no better
     urgent: bool = False  # something happened that no rate limit may hold back
     said: Said = Said()
+    common: str | None = None  # id that it shares with those of adjoining boxes
+    common_opened: float | None = None  # when the incident opened that gave it
 
     @property
     def begin(self) -> float:
@@ -232,7 +234,8 @@ class Incident(msgspec.Struct):
         return Event(
             id=f"{self.id}-{self.sequence}", event=kind, time=time, time_iso=iso(time),
             summary=summary, severity=self.severity,
-            severity_now=self.severity_now, incident=self.id, sequence=self.sequence, opened=self.opened,
+            severity_now=self.severity_now, incident=self.id, common=self.common, sequence=self.sequence,
+            opened=self.opened,
             onset=begin.time if begin else None, onset_iso=iso(begin.time) if begin else None,
             onset_earliest=begin.earliest if begin else None, onset_latest=begin.latest if begin else None,
             nodes=list(nodes), statistic=rounded(self.statistic), peak=rounded(self.peak),

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from detector.events.label import parse_label
-from detector.events.model import Event, Labels, NodeKind, iso, node_event
+from detector.events.model import Event, Labels, NodeKind, iso, node_events
 from detector.incidents.decision import Actions, Decision, Evidence
 from detector.incidents.grouping import attend, merge_linked
 from detector.incidents.life_cycle import follow
@@ -60,11 +60,15 @@ class IncidentTracker(OpenIncidents):
             (silent, self.states.silent, "node.silent", "node.returned"),
             (stuck, self.states.stuck, "node.stuck", "node.unstuck"),
         ]
+        together: dict[tuple[NodeKind, str | None], list[str]] = {}  # by kind and the incident they belong to
+        for old, now, began, ended in sides:
+            for v in np.flatnonzero(old != now).tolist():
+                kind = began if now[v] else ended
+                together.setdefault((kind, self.states.owner.get(v)), []).append(self.states.names[v])
         return [
-            node_event(began if now[v] else ended, self.states.names[v], time, self.states.owner.get(int(v)))
-            for old, now, began, ended in sides
-            for v in np.flatnonzero(old != now)
-        ]
+            event for (kind, incident), names in together.items()
+            for event in node_events(kind, names, time, incident)
+        ]  # fmt: skip
 
     def accept(self, id: str, time: float) -> list[Event]:
         """An operator says: this is the new normal. Its nodes learn a new reference from the onset on."""

@@ -22,6 +22,8 @@ from estimators.core.types import Floats
 if TYPE_CHECKING:
     import networkx as nx
 
+    from detector.network.surroundings import Surroundings
+
 
 Edge = tuple[str, str, float]
 
@@ -35,6 +37,7 @@ class Network:
     positions: Floats | None = None
     warning: str = ""  # of a graph that was learnt
     units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of nodes with their own
+    surroundings: Surroundings | None = None  # of a network that several daemons watch
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,6 +200,8 @@ class Network:
             digest.update(f"{len(name)}:{name}".encode())
         for array in (self.graph.indptr, self.graph.indices, self.graph.weights):
             digest.update(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
+        if self.surroundings is not None and self.surroundings.box is not None:
+            digest.update(self.surroundings.fingerprint.encode())
         return digest.hexdigest()[:32]
 
     def layout(self) -> Floats:

@@ -1,7 +1,8 @@
 """When a case file is due, and what goes into it. Pure, as the pipeline is: no clock, no file.
 
     early     some ticks after the opening
-    settled   when the typical member has ``settle`` samples past the onset
+    settled   when the typical member has ``settle`` samples past the onset, or, while nobody is certain,
+              the opening is as many ticks ago
 
 or at the end of the incident, whichever comes first. An incident that is merged into another gets none: the
 other one speaks for it.
@@ -63,7 +64,7 @@ class CaseCapture:
             if not pending.early and pending.ticks >= settings.early:
                 self._take(pipeline, pending, "early", time)
                 pending.early = True
-            if self._settled(pipeline, pending.incident):
+            if self._settled(pipeline, pending):
                 self._finish(pipeline, id, time)
         if pipeline.ticks % BEFORE == 0:
             self.older, self.newer = self.newer, pipeline.statistic.astype(np.float32)
@@ -82,9 +83,13 @@ class CaseCapture:
         before = np.where(np.isnan(self.older), self.newer, self.older)[nodes]
         self.pending[incident.id] = Pending(incident, nodes, before)
 
-    def _settled(self, pipeline: Pipeline, incident: Incident) -> bool:
-        """Whether the typical certain member has enough samples past the onset."""
+    def _settled(self, pipeline: Pipeline, pending: Pending) -> bool:
+        """Whether the typical certain member has enough samples past the onset.
+
+        As long as no node is certain the onset is not either, and time passes from the opening on.
+        """
         assert pipeline.engine is not None
+        incident = pending.incident
         if incident.returned:
             return True  # nodes are back, and their windows are about to forget what happened
         certain = [name for name, member in incident.members.items() if not member.suspected]
@@ -93,6 +98,8 @@ class CaseCapture:
         if not len(present):
             return False
         wanted = min(pipeline.settings.diagnosis.settle, pipeline.settings.windows.tests[-1])
+        if not certain and pending.ticks < wanted:
+            return False
         onset = incident.onset.time if incident.onset else incident.opened
         past = pipeline.engine.time_of_latest(present, wanted) >= onset  # NaN, too few samples: not past
         return bool(2 * np.count_nonzero(past) > len(past))

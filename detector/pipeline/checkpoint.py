@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from detector.engines.base import engine_class
 from detector.engines.calibration_report import CalibrationReport
+from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.runners.base import started
 from detector.network.network import Network
 from detector.pipeline.migration import VERSION, migrated, settings_of
@@ -77,9 +78,15 @@ def put_back(
         if network is None and meta["learns_graph"]:
             pipeline.adopt(Network.of(pipeline.names, _links(arrays, rows, len(old))))
         _watch(pipeline, meta)
+    if _moved_away(pipeline, meta):
+        arrays = {name: array for name, array in arrays.items() if not name.startswith("engine.boundary.")}
     for name, made in pipeline.parts.items():
         if name in meta:  # early versions had not all of them
             made.restore(part(name, arrays), meta[name], rows)
+        if name == "engine":
+            pipeline.meet_neighbours()
+    if pipeline.neighbours is not None and "neighbours" in meta:
+        pipeline.neighbours.restore(part("neighbours", arrays), meta["neighbours"], rows)
     pipeline.out_of_range = pipeline.cover.outside
     pipeline.out_of_range[list(pipeline.incidents.states.owner)] = False
     if pipeline.engine is not None:
@@ -94,8 +101,20 @@ def _watch(pipeline: Pipeline, meta: Meta) -> None:
     pipeline.history = None
     pipeline.preprocess = Preprocessor(settings.preprocess, settings.windows.tests[-1])
     pipeline.preprocess.link(graph)
-    pipeline.engine = engine_class(settings.estimator.name).empty(graph, int(meta["dim_out"]), settings)
+    around, dim = pipeline.network.surroundings, int(meta["dim_out"])
+    if around is None:
+        pipeline.engine = engine_class(settings.estimator.name).empty(graph, dim, settings)
+    else:
+        pipeline.engine = DensityRatioEngine.empty(graph, dim, settings, around.cut)
     pipeline.report = CalibrationReport.of(_finite_or_not(meta["report"]), settings.alarm.budget)
+    if around is not None and len(meta["names"]) == around.whole.n_nodes > len(pipeline.names):
+        pipeline.report = pipeline.report.of_share(around.share)
+
+
+def _moved_away(pipeline: Pipeline, meta: dict[str, Any]) -> bool:
+    """Whether other boxes own other nodes than when the state was written."""
+    around = pipeline.network.surroundings
+    return around is not None and "neighbours" in meta and meta["neighbours"]["network"] != around.fingerprint
 
 
 def changed(settings: Settings, meta: dict[str, Any], learns_graph: bool) -> list[Change]:

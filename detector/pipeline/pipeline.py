@@ -8,6 +8,7 @@ The order in which samples were cut into batches does not matter.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,11 +18,15 @@ from numpy.typing import NDArray
 from detector.alignment.aligner import Aligner
 from detector.alignment.samples import Columns, Sampled
 from detector.alignment.ticks import Tick
+from detector.edge import learning as edge_learning
+from detector.edge.messages import Refused, Told
+from detector.edge.neighbours import Neighbours
 from detector.engines.base import Engine, Progress, engine_class
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.coverage import EVERY, Coverage
+from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.runners.base import started
-from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_event
+from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_events
 from detector.incidents.case import Case
 from detector.incidents.decision import Decision, decide
 from detector.incidents.life_cycle import RETURN_EVERY
@@ -37,7 +42,7 @@ from detector.preprocessing.history import History, checked
 from detector.preprocessing.preprocessor import Preprocessor
 from detector.settings.core import Settings
 from detector.stateful import Arrays, Meta, Stateful
-from estimators.core.types import Floats
+from estimators.core.types import Bools, Floats
 
 
 class Pipeline:
@@ -88,6 +93,8 @@ class Pipeline:
         self.silent, self.stuck, self.out_of_range = np.zeros((3, self.network.n_nodes), np.bool_)
         self.cover = Coverage(self.network.n_nodes)
         self.threshold_in_use = EventThreshold(self.incidents, settings)
+        self.neighbours: Neighbours | None = None  # other boxes that watch this network, once it has learnt
+        self.told: deque[Told] | None = None  # what they are to be told is put there, to be taken away
 
     # ---------------------------------------------------------------------------------------- the stream
 
@@ -161,10 +168,14 @@ class Pipeline:
             self.adopt(Network.learn(Z, self.names))
             warnings.append(self.network.warning)
         step = float(np.median(np.diff(np.unique(times))))
-        kind = engine_class(self.settings.estimator.name)
-        self.engine, self.report = kind.calibrate(
-            Z, self.network.graph, self.settings, step, self.progress, levels
-        )
+        learnt: tuple[Engine, CalibrationReport]
+        if self.network.surroundings is None:
+            kind = engine_class(self.settings.estimator.name)
+            learnt = kind.calibrate(Z, self.network.graph, self.settings, step, self.progress, levels)
+        else:
+            learnt = edge_learning.learn(Z, self.network, self.settings, step, self.progress, levels)
+        self.engine, self.report = learnt
+        self.meet_neighbours()
         self.engine = started(self.engine, self.network.graph, self.settings)
         self.report.notes[:0] = [text for text in warnings if text]
         self.report.preprocessing = self.preprocess.chosen
@@ -177,6 +188,18 @@ class Pipeline:
         return events + [
             detector_event("detector.warning", time, text, {}, severity="warning") for text in found.warnings
         ]
+
+    def meet_neighbours(self) -> None:
+        """What was learnt is known: from now on other boxes can be heard, and be told."""
+        around, engine = self.network.surroundings, self.engine
+        if around is not None and around.box is not None and isinstance(engine, DensityRatioEngine):
+            self.neighbours = Neighbours(around, engine.boundary.width, edge_learning.spec_of(engine))
+
+    def hear(self, body: bytes) -> str:
+        """What another box told, in its turn among the samples; who. `edge.messages.Refused` says why not."""
+        if self.neighbours is None:
+            raise Refused("learning", "this box is still learning")
+        return self.neighbours.hear(body)
 
     def adopt(self, network: Network) -> None:
         """The links that were learnt."""
@@ -227,9 +250,11 @@ class Pipeline:
         for layer in tick.layers:
             self._slide(layer)
         engine.silence(self.silent)
-        engine.finish()
+        told = self._finish(tick)
         decision = self._decide(tick)
         events = self.incidents.step(decision, self.evidence)
+        if self.neighbours is not None:
+            events = told + self.neighbours.join(self.incidents, events, self.report.step)
         opened = sum(event.event == "incident.opened" for event in events)
         self.threshold_in_use.follow(decision, self.report, opened)
         self.case_capture.step(self, events, tick.end)
@@ -237,6 +262,19 @@ class Pipeline:
         events += self._give_up(tick)
         events += self.cover.look(engine, tick, self.ticks)
         return events + self._keep_in_range(tick)
+
+    def _finish(self, tick: Tick) -> list[Event]:
+        """The engine's tick ends: between what neighbours told, and what they are told."""
+        engine, neighbours = self.engine, self.neighbours
+        assert engine is not None
+        if neighbours is None or not isinstance(engine, DensityRatioEngine):
+            engine.finish()
+            return []
+        events = neighbours.begin(tick, engine.boundary)
+        engine.finish()
+        if self.told is not None:
+            self.told += neighbours.tell(tick, engine.boundary, self.incidents)
+        return events
 
     def _decide(self, tick: Tick) -> Decision:
         assert self.engine is not None
@@ -280,12 +318,12 @@ class Pipeline:
         latest = self.settings.incidents.clear_after
         if not self.relearning.since or self.ticks % RETURN_EVERY:
             return []
-        events = []
+        restored = []
         for v in self.relearning.given_up(latest, self.preprocess):
             since = tick.end - latest * self.report.step
             self.relearning.restore_earlier(v, since, self.engine, self.preprocess)
-            events.append(node_event("node.restored", self.names[v], tick.end))
-        return events
+            restored.append(self.names[v])
+        return node_events("node.restored", restored, tick.end)
 
     def _keep_in_range(self, tick: Tick) -> list[Event]:
         """Nodes whose values have left what was learnt get a new baseline; if that is no help, it is told."""
@@ -297,11 +335,13 @@ class Pipeline:
                 self.cover.forgive(v)
         before, self.out_of_range = self.out_of_range, self.cover.outside
         self.out_of_range[list(self.incidents.states.owner)] = False  # these are told of already
-        kinds: tuple[NodeKind, NodeKind] = ("node.in_range", "node.out_of_range")
+        sides: list[tuple[NodeKind, Bools]] = [
+            ("node.out_of_range", self.out_of_range & ~before), ("node.in_range", before & ~self.out_of_range)
+        ]  # fmt: skip
         return [
-            node_event(kinds[int(self.out_of_range[v])], self.names[v], tick.end)
-            for v in np.flatnonzero(before != self.out_of_range).tolist()
-        ]
+            event for kind, which in sides
+            for event in node_events(kind, [self.names[v] for v in np.flatnonzero(which).tolist()], tick.end)
+        ]  # fmt: skip
 
     # ---------------------------------------------------------------------------------- operator's commands
 
@@ -335,6 +375,8 @@ class Pipeline:
         for history in (self.history, self.cold_start.history):
             if history is not None:
                 history.set_back(by)
+        if self.neighbours is not None:
+            self.neighbours.set_back()
         if self.engine is not None and self.preprocess is not None:
             self.preprocess.restart(everybody)
             self.relearning.restart(everybody)
@@ -360,6 +402,7 @@ class Pipeline:
             "preprocess": self.preprocess,
             "cold_start": self.cold_start,
             "engine": self.engine,
+            "neighbours": self.neighbours,
             "relearning": self.relearning,
             "coverage": self.cover,
             "incidents": self.incidents,

@@ -43,6 +43,7 @@ class StatusView:
     promise: str | None  # by now, in words
     quiet_ratio: float  # how often quiet data come near the threshold, over what was learnt
     report: Any  # of the calibration, or None
+    neighbours: Mapping[str, tuple[int, bool]]  # other boxes: how late they are, and if they count
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> StatusView:
@@ -72,6 +73,7 @@ class StatusView:
             promise=pipeline.promise,
             quiet_ratio=pipeline.quiet_ratio,
             report=pipeline.report,
+            neighbours=pipeline.neighbours.ages() if pipeline.neighbours else {},
         )
 
     def top(self, count: int) -> list[tuple[str, float]]:

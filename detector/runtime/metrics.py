@@ -81,6 +81,14 @@ TABLE = (
     gauge("solver_sweeps", "Sweeps of the solver, as the pipeline counts them."),
     gauge("dictionary_atoms", "Points of the kernel dictionary."),
     gauge("dictionary_coverage_ratio", "What new values have in common with those learnt, from 0 to 1."),
+    # other boxes
+    counter("boundary_messages_total", "Messages between boxes of one network, by what became of them.",
+            ("outcome",)),
+    counter("boundary_bytes_total", "Bytes of messages between boxes.", ("direction",)),
+    gauge("boundary_age_ticks", "Ticks by which what is known of a neighbouring box is late.",
+          ("neighbour",)),
+    gauge("boundary_neighbour_up", "Whether a neighbouring box is heard (1) or taken to be quiet (0).",
+          ("neighbour",)),
     # incidents
     counter("events_total", "Records made, by kind of event.", ("event",)),
     gauge("incidents_open", "Incidents open now."),
@@ -141,6 +149,21 @@ EXCHANGE = (
     "limited",  # more questions than are answered in a minute
     "failed",  # could not be sent
 )
+BOUNDARY = (
+    "sent",
+    "heard",
+    "late",  # not newer than what was heard before
+    "malformed",  # not a message, cut off, or of another version
+    "unsigned",  # not signed with our key
+    "other",  # from a box that is no neighbour, on a topic that is shared
+    "stranger",  # from somebody who is no box of the network
+    "network",  # from a box with another graph, or another list of who watches what
+    "budget",  # from a box with another budget of the whole network
+    "spec",  # from a box with another dictionary or other settings
+    "learning",  # before this box has learnt
+    "dropped",  # newer ones had to go out, or come in, first
+    "failed",  # could not be sent
+)
 DROPPED = ("slow", "replaced")  # readers of event streams
 HTTP_REASONS = ("connections", "header_slow", "header_large", "request_slow", "token", "origin")
 
@@ -190,6 +213,10 @@ class Metrics:
             self.count("diagnosis_cases_total", 0, stage=stage)
         for outcome in EXCHANGE:
             self.count("exchange_messages_total", 0, outcome=outcome)
+        for outcome in BOUNDARY:
+            self.count("boundary_messages_total", 0, outcome=outcome)
+        for direction in ("sent", "heard"):
+            self.count("boundary_bytes_total", 0, direction=direction)
         for reason in DROPPED:
             self.count("event_clients_dropped_total", 0, reason=reason)
         for reason in HTTP_REASONS:

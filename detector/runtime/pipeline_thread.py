@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from connectors.base import Expected, Sample
+from detector.edge.messages import Refused, Told
 from detector.events.model import Event
 from detector.incidents.case import Case
 from detector.network.network import Network
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from detector.config.config import Config
 
 COMMANDS = ("accept", "clear", "label")  # of operators
+MOST_TOLD = 64  # messages to other boxes of one turn: after a backlog they need the latest only
 
 Result = TypeVar("Result")
 
@@ -77,6 +81,8 @@ class Outcome:
     seconds: float = 0.0
     done: int = 0  # arrivals worked on; fewer than given if interrupted
     discarded: Discarded = field(default_factory=dict)
+    told: list[Told] = field(default_factory=list)  # for other boxes
+    heard: list[tuple[str, str]] = field(default_factory=list)  # of each message of theirs: outcome, and why
     snapshot: Snapshot | None = None  # as large as the state: nobody may keep it beyond its commit
 
 
@@ -147,6 +153,7 @@ class PipelineThread:
             if self.stopping:
                 raise Interrupted("replay of the journal")
         self._pipeline.cases, self._pipeline.blocks = [], []  # those of the journal were stored with it
+        self._pipeline.told = deque(maxlen=MOST_TOLD)
         self._look()
         return events, count
 
@@ -157,13 +164,22 @@ class PipelineThread:
             return self._command(*decode_command(entry.body))
         if entry.kind == "flush":
             return self._pipeline.flush()
+        if entry.kind == "boundary":
+            with suppress(Refused):
+                self._pipeline.hear(entry.body)
+            return []
         self._pipeline.state()
         return []
 
-    def work(self, arrivals: list[Arrival]) -> Outcome:
-        """Push batches; neighbours from one source are one push and one entry of the journal."""
+    def work(self, arrivals: list[Arrival], heard: Sequence[bytes] = ()) -> Outcome:
+        """Push batches; neighbours from one source are one push and one entry of the journal.
+
+        ``heard``: what other boxes have told since the last turn.
+        """
         outcome = Outcome()
         begun = time.monotonic()
+        for body in heard:
+            self._hear(body, outcome)
         at = 0
         while at < len(arrivals):
             first, samples, end = arrivals[at], arrivals[at].batch.samples, at + 1
@@ -180,10 +196,22 @@ class PipelineThread:
             self.stage = None
             self._beat()
         outcome.cases, outcome.blocks = self._cases(), self._blocks()
+        if self._pipeline.told:
+            outcome.told = list(self._pipeline.told)
+            self._pipeline.told.clear()
         outcome.seconds = time.monotonic() - begun
         if outcome.done:
             self._look()
         return outcome
+
+    def _hear(self, body: bytes, outcome: Outcome) -> None:
+        try:
+            sender = self._pipeline.hear(body)
+        except Refused as refused:
+            outcome.heard.append((refused.outcome, str(refused)))
+        else:
+            outcome.heard.append(("heard", sender))
+            outcome.entries.append(Entry("boundary", body))
 
     def _push(self, samples: list[Sample], arrivals: list[Arrival], into: Discarded) -> list[Event]:
         """Through the pipeline, and to whom those belong that it did not take when they came."""
@@ -240,6 +268,7 @@ class PipelineThread:
         changed = plan.restored(Snapshot(arrays, meta))
         self.plan = plan
         changed.cases, changed.blocks = self._cases(), self._blocks()
+        changed.told = deque(maxlen=MOST_TOLD)
         self._adopt(changed)
 
     def node_view(self, name: str) -> dict[str, Any]:

@@ -50,6 +50,10 @@ class Budget:
         """False incidents per tick of ``step`` seconds."""
         return self.count / (self.period if self.unit == "ticks" else self.period / step)
 
+    def of_share(self, share: float) -> Budget:
+        """What a part of the network may open that has this share of its nodes."""
+        return Budget(self.count, self.period / share, self.unit)
+
     def __str__(self) -> str:
         period = f"{self.period:.12g} ticks" if self.unit == "ticks" else format_duration(self.period)
         return f"{self.count:.12g} per {period}"

@@ -1,9 +1,9 @@
 """What happened since the last snapshot, in a form that the pipeline can be given again.
 
-An `Entry` is a run of samples (of one source, with its position; or merged of several, whose positions follow
-in entries without samples), an operator's command, the end of the stream, or a *rebuild*: the moment at
-which the pipeline factorised its blocks for a snapshot. Entries replayed in order after a snapshot bring a
-pipeline to the same state, bit for bit.
+An `Entry` is a run of samples (of one source, with its position; or merged of several, whose positions
+follow in entries without samples), an operator's command, what another box told of the nodes at a cut, the
+end of the stream, or a *rebuild*: the moment at which the pipeline factorised its blocks for a snapshot.
+Entries replayed in order after a snapshot bring a pipeline to the same state, bit for bit.
 
 Samples are stored as columns: the names met, then per sample the index of its name, its time and its values.
 """
@@ -22,7 +22,7 @@ import numpy as np
 
 from connectors.base import Sample
 
-Kind = Literal["samples", "command", "rebuild", "flush"]
+Kind = Literal["samples", "command", "rebuild", "flush", "boundary"]
 INDEX, FLOAT = np.dtype("<u4"), np.dtype("<f8")
 
 

@@ -33,6 +33,9 @@ class Graph:
         d_v = sum_u W_uv.
     ghosts : int
         So many rows follow those of the N nodes, of copies of nodes elsewhere (`estimators.core.partition`).
+    means : tuple of 2 float, optional
+        Mean degree and mean weight of the whole network that this is cut from, so that a coupling means the
+        same in all parts; None: this is the whole.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class Graph:
     weights: Floats
     degree: Floats
     ghosts: int = 0
+    means: tuple[float, float] | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -63,6 +67,8 @@ class Graph:
     @property
     def mean_degree(self) -> float:
         """Mean weighted degree; 1.0 for a graph without edges, so that it can divide."""
+        if self.means is not None:
+            return self.means[0]
         n = self.n_nodes
         mean = float(self.degree[:n].mean()) if n else 0.0
         return mean if mean > 0.0 else 1.0
@@ -70,6 +76,8 @@ class Graph:
     @property
     def mean_weight(self) -> float:
         """Mean weight of the nodes' links; 1.0 for a graph without edges."""
+        if self.means is not None:
+            return self.means[1]
         weights = self.weights[: self.indptr[self.n_nodes]]
         return float(weights.mean()) if len(weights) else 1.0
 

@@ -90,6 +90,7 @@ class Cut:
             np.concatenate([weights, weights[across][back]]),
             np.concatenate([graph.degree[held], graph.degree[nodes]]),
             len(nodes),
+            (graph.mean_degree, graph.mean_weight),
         )
         boundary = np.unique(row[across]).astype(np.int32)
         mine = held.astype(np.int32)

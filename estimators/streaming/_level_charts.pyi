@@ -41,7 +41,7 @@ def contrasts(
     weights: Floats,
     clip: float,
     held: NDArray[np.uint8],
-    behind: Ints,
+    step: Ints,
     z: Floats,
     out: Floats,
 ) -> None: ...

@@ -84,7 +84,7 @@ def standardise(const int[::1] rows, const double[:, ::1] x, const double[:, ::1
 
 
 def contrasts(const int[::1] rows, const int[::1] indptr, const int[::1] indices, const double[::1] weights,
-              double clip, const unsigned char[::1] held, const int[::1] behind, const double[:, ::1] z,
+              double clip, const unsigned char[::1] held, const int[::1] step, const double[:, ::1] z,
               double[:, ::1] out):
     """out[v] = z[v] less the weighted mean of its neighbours' z, each clipped; a node alone keeps its z.
 
@@ -105,7 +105,7 @@ def contrasts(const int[::1] rows, const int[::1] indptr, const int[::1] indices
                 for e in range(indptr[v], indptr[v + 1]):
                     u = indices[e]
                     whole += weights[e]
-                    if not held[u] and behind[u] == behind[v] and not isnan(z[u, c]):
+                    if not held[u] and step[u] == step[v] and not isnan(z[u, c]):
                         total += weights[e] * fmin(fmax(z[u, c], -clip), clip)
                         weight += weights[e]
                 if 2.0 * weight < whole:

@@ -35,6 +35,7 @@ CLIP = 20.0  # a value further from the reference, and a neighbour's movement be
 FLOOR = 0.1  # least spread of a difference, as a share of that of independent samples: constant sensors
 LATEST = 4  # the last quarter of a window says whether the level is back
 TRUST = 3.0  # independent windows at which a node's own moments count for half
+NOBODY = -(2**23)  # is in step with a node; exact in single precision
 FOLLOWS, STAYS, FILLS = 0, 1, 2  # what a reference does; the last: it stays once it is full
 UPPER, NORMAL = 0.99, 2.326  # quantile that sets the unit of a chart, and that of a normal law
 
@@ -49,6 +50,10 @@ class NullLevels:
     apart_spread: Floats  # (N, D)
     middle: Floats  # (2, N, V) of the cube roots: shared, apart
     unit: Floats  # (2, N, V)
+
+    def first(self, n: int) -> NullLevels:
+        """Those of the first ``n`` nodes."""
+        return NullLevels(*(np.ascontiguousarray(array[..., :n, :]) for array in vars(self).values()))
 
 
 class LevelCharts:
@@ -90,9 +95,10 @@ class LevelCharts:
         self.held[:] = FILLS if fixed else FOLLOWS
         self.mutes = not fixed  # nodes of incidents say nothing about their neighbours
         self.undecided = np.zeros(n, np.bool_)  # nor do nodes of which nothing can be said themselves
-        # Samples until the windows are in step with those of all neighbours again; before, with those of the
-        # neighbours that began anew at the same time.
+        # Samples until the windows hold the same ticks as those of all neighbours again. Before, they do with
+        # neighbours that restarted at the same time, and with none after a change of the node alone.
         self.behind = np.zeros(n + graph.ghosts, np.int32)
+        self.alone = np.zeros(n, np.bool_)
         self.difference, self.apart = np.full((2, n, dim), np.nan)
         self.z = np.full((n + graph.ghosts, dim), np.nan)
         self.values = np.full((2, n, len(views)), np.nan)
@@ -104,6 +110,7 @@ class LevelCharts:
         """One new value x (k, D) of each of the distinct ``nodes`` (k,)."""
         whole = np.clip(np.rint(x / UNIT), -FAR, FAR).astype(np.int32)
         self.behind[nodes] = np.maximum(self.behind[nodes] - 1, 0)
+        self.alone[nodes] &= self.behind[nodes] > 0
         _level_charts.slide(
             nodes, whole, self.test, self.test_head, self.test_count, self.test_sum, self.ref, self.ref_head,
             self.ref_count, self.ref_sum, self.held, self.least, round(CLIP / UNIT),
@@ -135,9 +142,9 @@ class LevelCharts:
         _level_charts.shared(
             rows, g.indptr, g.indices, g.weights, self.self_weight, mute, self._own, self.values[0]
         )
-        _level_charts.contrasts(
-            rows, g.indptr, g.indices, g.weights, CLIP, mute, self.behind, self.z, self.apart
-        )
+        step = self.behind.copy()  # nodes of which it is equal are in step
+        step[: g.n_nodes][self.alone] = -1 - np.flatnonzero(self.alone)
+        _level_charts.contrasts(rows, g.indptr, g.indices, g.weights, CLIP, mute, step, self.z, self.apart)
         _level_charts.standardise(rows, self.apart, null.apart_mean, null.apart_spread, self.apart)
         _level_charts.squares(rows, self.view, self.apart, self.values[1])
 
@@ -185,13 +192,13 @@ class LevelCharts:
     def told(self, nodes: Nodes) -> Floats:
         """What ``nodes`` say to their neighbours (k, D + 1): their standardised differences; NaN: nothing.
 
-        Last, how far they are behind.
+        Last, how far they are behind; NOBODY: in step with nobody.
         """
         z = self.z[nodes]
         if self.mutes:
             z[self.held[nodes] > 0] = np.nan
         z[self.undecided[nodes]] = np.nan
-        return np.column_stack([z, self.behind[nodes]])
+        return np.column_stack([z, np.where(self.alone[nodes], NOBODY, self.behind[nodes])])
 
     def hear(self, ghosts: Nodes, told: Floats) -> None:
         """What the nodes of which ``ghosts`` are copies `told`."""
@@ -201,7 +208,7 @@ class LevelCharts:
 
     def forget(self, v: int) -> None:
         """What is in the test window of v was a fault that is over; the reference stays."""
-        self._fall_behind(v)
+        self._change(v)
         self.test_head[v] = self.test_count[v] = 0
         self.test_sum[v] = 0
 
@@ -213,7 +220,7 @@ class LevelCharts:
         """
         latest = max(self.test.shape[1] // LATEST, 1)
         for v in nodes.tolist():
-            self._fall_behind(v)
+            self._change(v)
             count, M = int(self.test_count[v]), self.test.shape[1]
             if not count or not self.ref_count[v]:
                 continue
@@ -228,7 +235,7 @@ class LevelCharts:
     def adopt(self, v: int, keep: int) -> None:
         """The latest ``keep`` values of v are its normal: test window and reference go on from them."""
         (M, R), keep = (self.test.shape[1], self.ref.shape[1]), min(keep, int(self.test_count[v]))
-        self._fall_behind(v)
+        self._change(v)
         kept = self.test[v, (self.test_head[v] - keep + np.arange(keep)) % M]
         self.test[v, :keep], self.test_sum[v] = kept, kept.sum(axis=0, dtype=np.int64)
         self.test_count[v], self.test_head[v] = keep, keep % M
@@ -242,6 +249,11 @@ class LevelCharts:
         What moves all of them together, such as a day, moves the means of such windows by different amounts.
         """
         self.behind[nodes] = self.ref.shape[1] + self.test.shape[1]
+
+    def _change(self, v: int) -> None:
+        """The windows of node v are changed to others than a stream gives."""
+        self._fall_behind(v)
+        self.alone[v] = True
 
     def restart(self, nodes: Nodes) -> None:
         """Their windows start anew."""
@@ -258,7 +270,7 @@ class LevelCharts:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays for `restore`; sums follow from them."""
-        names = ("test", "test_head", "test_count", "ref", "ref_head", "ref_count", "held", "behind")
+        names = ("test", "test_head", "test_count", "ref", "ref_head", "ref_count", "held", "behind", "alone")
         # The weight follows from the graph, and must not move with nodes that come or go.
         n = self.graph.n_nodes
         return {name: getattr(self, name)[:n].copy() for name in names} | {

@@ -13,7 +13,7 @@ import pytest
 
 from connectors import Batch, ConnectorError, backoff, source
 from connectors.base import InFlight
-from connectors.mqtt import MqttSource
+from connectors.mqtt import MAX_HELD, MqttSource
 from tests import servers
 from tests.connectors.source_rigs import KafkaRig, MqttRig, NatsRig, RedisRig, Rig, message
 from tests.contracts.test_sources import expected, in_order, take
@@ -233,6 +233,30 @@ def test_mqtt_unacknowledged_messages_are_bounded(version: str, running: Any, tm
             total.merge(batch)
             total.position = batch.position
         assert in_order(total.samples) == expected(range(100))
+        await connector.close()
+
+    asyncio.run(main())
+
+
+def test_mqtt_qos_0_messages_are_held_by_bytes(running: Any, tmp_path: Path) -> None:
+    """Large messages in a flood do not fill the memory: 32 MiB are held, the rest is counted."""
+
+    async def main() -> None:
+        rig = MqttRig(running, tmp_path)
+        connector: Any = rig.make({**rig.config(), "qos": 0})
+        await connector.open(None)
+        command = [servers.program("mosquitto_pub"), "-p", str(running.mosquitto().port), "-l"]
+        pad = b',"pad":"' + b"x" * 900_000 + b'"}'
+        text = b"".join(message(i)[:-1] + pad + b"\n" for i in range(60))
+        await asyncio.to_thread(subprocess.run, [*command, "-t", f"{rig.unique}/x"], input=text, check=True)
+        (connection,) = connector._connections
+        async with asyncio.timeout(60):
+            while len(connection.messages) + connector._dropped < 60:
+                await asyncio.sleep(0.02)
+        total = await take(connector, 60)
+        fits = MAX_HELD // 900_000 + 1
+        assert (total.received, total.rejected) == (60, {"overflow": 60 - fits})
+        assert connection.came == connection.went
         await connector.close()
 
     asyncio.run(main())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import time
 from collections import Counter, deque
@@ -17,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.base import ConnectorError, Sink, Source, backoff
-from connectors.codec.raw_messages import take_raw
+from connectors.base import Sink, Source
 from detector.diagnosis.exchange import messages
 from detector.diagnosis.exchange.messages import Answer, OtherSpec, Question
 from detector.runtime.metrics import Metrics
+from detector.runtime.peer_line import PeerLine
 from detector.settings.diagnosis import ExchangeSettings
 
 log = logging.getLogger("detector.exchange")
@@ -49,17 +48,14 @@ class PeerExchange:
 
     def __init__(self, settings: ExchangeSettings, source: Source, sink: Sink, metrics: Metrics) -> None:
         self.settings, self.peers = settings, sorted(settings.peers)
-        self.error: str | None = "not connected yet"
-        self._source, self._sink, self._metrics = source, sink, metrics
-        self._inbox = take_raw(source, messages.MAX_BYTES)
+        self._metrics = metrics
+        self._line = PeerLine("exchange", source, sink, messages.MAX_BYTES, settings.timeout)
         self._loop = asyncio.get_running_loop()
         self._respond: dict[type[Question], Respond] = {}
         self._waiting: dict[str, Waiting] = {}
         self._answered: deque[float] = deque(maxlen=settings.per_minute)  # when, by the monotonic clock
         # Questions in a row without an answer; by subject, since peers may be of an earlier release.
         self._misses: dict[str, Counter[type[Question]]] = {peer: Counter() for peer in self.peers}
-        self._sending = asyncio.Lock()  # a sink writes one thing at a time
-        self._rng = random.Random()
 
     # ------------------------------------------------------------------------- from the diagnosis thread
 
@@ -113,34 +109,12 @@ class PeerExchange:
 
     async def run(self) -> None:
         """Listen until cancelled; connect again whenever the connection is lost."""
-        attempt = 0
-        try:
-            while True:
-                try:
-                    await self._source.open(None)
-                    self.error, attempt = None, 0
-                    while (batch := await self._source.read()) is not None:
-                        await self._source.commit(batch.position)
-                        self._count("malformed", batch.rejected.get("too_large", 0))
-                        for body in self._inbox.take():
-                            await self._hear(body)
-                    raise ConnectorError("the stream of messages has ended", retry=True)
-                except ConnectorError as error:
-                    self._lost(str(error))
-                except Exception as error:
-                    self._lost(f"{type(error).__name__}: {error}")
-                    log.exception("exchange: unexpected error", extra={"repeat": "exchange error"})
-                await self._close(self._source)
-                await asyncio.sleep(backoff(attempt, self._rng))
-                attempt += 1
-        finally:
-            self.error = "stopped"
-            await self._close(self._source)
-            await self._close(self._sink)
+        await self._line.listen(self._hear, lambda count: self._count("malformed", count))
 
-    def _lost(self, error: str) -> None:
-        self.error = error
-        log.warning("exchange: %s", error, extra={"repeat": "exchange"})
+    @property
+    def error(self) -> str | None:
+        """Why nobody can be heard; None: connected."""
+        return self._line.error
 
     async def _hear(self, body: bytes) -> None:
         try:
@@ -193,21 +167,12 @@ class PeerExchange:
             self._count("heard")
 
     async def _send(self, message: messages.Message, outcome: str) -> bool:
-        try:
-            async with asyncio.timeout(self.settings.timeout), self._sending:
-                await self._sink.write([messages.record(message)])
-        except (ConnectorError, TimeoutError) as error:
-            self._refuse("failed", f"cannot send: {str(error) or 'no answer in time'}")
+        error = await self._line.send(messages.record(message))
+        if error is not None:
+            self._refuse("failed", f"cannot send: {error}")
             return False
         self._count(outcome)
         return True
-
-    async def _close(self, connector: Source | Sink) -> None:
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await connector.close()
-        except Exception:
-            log.debug("exchange: error while closing", exc_info=True)
 
     def _refuse(self, outcome: str, text: str) -> None:
         self._count(outcome)

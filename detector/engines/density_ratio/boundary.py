@@ -4,7 +4,8 @@
 
 A box says all that a neighbour reads of a node, whatever is open there: held nodes say nothing in the charts.
 After a tick every part tells of its boundary nodes; before the next one what was heard goes into the ghosts.
-Parts in one engine hear each other by themselves; what is held elsewhere is brought by `hear`.
+Parts in one engine hear each other by themselves; what is held elsewhere is brought by `hear`, and where
+nothing comes any more `lose` says so.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ class Boundary:
     def hear(self, ghosts: NDArray[np.integer], boxes: Floats32) -> None:
         """Boxes (k, W) of the nodes of which ``ghosts`` are copies, for the next tick."""
         self.heard[ghosts] = boxes
+
+    def lose(self, ghosts: NDArray[np.integer]) -> None:
+        """Nothing is known any more of the nodes of which ``ghosts`` are copies.
+
+        They are taken to be quiet: parameters, scores and charts of zero, which is where those of quiet nodes
+        lie on average. A mean over fewer neighbours would vary more than it did when thresholds were learnt.
+        """
+        self.heard[ghosts] = 0.0
 
     def take(self) -> tuple[Nodes, Nodes]:
         """A tick begins: ghosts become what was heard. Which of them changed, and which had samples."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from detector.engines.base import Progress
-from detector.engines.calibration_report import CalibrationReport, to_learn_from
+from detector.engines.calibration_report import CalibrationReport, Choice, to_learn_from
 from detector.engines.coverage import known
 from detector.engines.density_ratio.engine import DensityRatioEngine, links
 from detector.engines.density_ratio.injection import Change, neighbourhood
@@ -21,6 +21,7 @@ from detector.engines.density_ratio.tuning import Tuning
 from detector.engines.exceedances import Exceedances
 from detector.engines.runners.base import local_runner
 from detector.settings.core import Settings
+from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
 from estimators.core.partition import Cut, ghosts_per_node, partition
 from estimators.core.types import Floats
@@ -52,8 +53,12 @@ def calibrate(
     step: float,
     progress: Progress | None = None,
     levels: Floats | None = None,
+    cut: Cut | None = None,
+    given: tuple[Choice, Nystroem] | None = None,
 ) -> tuple[DensityRatioEngine, CalibrationReport]:
     """Z (T, N, d): the quiet history in units of baseline spread, NaN where a node had no sample in a tick.
+
+    ``cut``: the parts, if they are not to be found here; ``given``: what else would be chosen.
 
     The first three quarters choose and set thresholds; the last checks the promise, and raises thresholds by
     how much more often it comes near them. Where it contradicts the promise, the whole history is learnt
@@ -71,11 +76,11 @@ def calibrate(
     learn = Z[:kept]
     correlation = correlation_time(learn)
     block = block_length(correlation, kept)
-    cut = Cut.of(
-        links(graph, settings), partition(links(graph, settings), settings.engine.n_parts(graph.n_nodes))
-    )
+    if cut is None:
+        used = links(graph, settings)
+        cut = Cut.of(used, partition(used, settings.engine.n_parts(graph.n_nodes)))
     tuning = Tuning(learn, graph, settings, block, cut)
-    choice, features = tuning.choose(lambda what, share: tell(what, 0.4 * share))
+    choice, features = given or tuning.choose(lambda what, share: tell(what, 0.4 * share))
     level_dim = 0 if levels is None else levels.shape[2]
     engine = DensityRatioEngine(graph, features, settings, choice, level_dim, cut)
     engine.run = local_runner(settings)
@@ -97,7 +102,8 @@ def calibrate(
         near=learnt.found.near(budget.per_tick(step), graph, learnt.gap),
     )
     _warn(report, kept, need, correlation)
-    _warn_of_ghosts(report, cut, graph)
+    if cut.holds_all:
+        _warn_of_ghosts(report, cut, graph)
     if kept < T:
         tell("check on unused data", 0.8)
         report.validated = _validate(learnt, Z, levels, kept, report)

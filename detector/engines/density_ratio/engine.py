@@ -102,10 +102,10 @@ class DensityRatioEngine:
         self._waiting: tuple[Nodes, NDArray[Any], NDArray[Any] | None] | None = None
 
     @classmethod
-    def empty(cls, graph: Graph, dim: int, settings: Settings) -> Self:
+    def empty(cls, graph: Graph, dim: int, settings: Settings, cut: Cut | None = None) -> Self:
         """With a dictionary of one point, until `restore` brings the one that was learnt."""
         point = Nystroem(Dictionary(np.zeros((1, dim)), 1.0), rank=1, outside=True)
-        return cls(graph, point, settings, Choice(1.0, 0.0, 1.0, 1.0))
+        return cls(graph, point, settings, Choice(1.0, 0.0, 1.0, 1.0), cut=cut)
 
     @classmethod
     def calibrate(
@@ -370,7 +370,9 @@ class DensityRatioEngine:
         if self.null is not None:
             arrays |= under("null", copies(self.null, _NULL))
         if len(self._parts) > 1:
-            arrays |= {"parts": self.cut.labels.copy()} | under("boundary", self.boundary.state())
+            arrays["parts"] = self.cut.labels.copy()
+        if len(self.cut.nodes):
+            arrays |= under("boundary", self.boundary.state())
         return arrays | under("joint", self.joint.state()), meta
 
     def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
@@ -426,13 +428,13 @@ class DensityRatioEngine:
         made.restore(arrays, meta, rows)
         return made
 
-    def fresh(self) -> DensityRatioEngine:
-        """The same engine with empty windows."""
+    def fresh(self, cut: Cut | None = None) -> DensityRatioEngine:
+        """The same engine with empty windows; ``cut``: of the same nodes, to hear its ghosts otherwise."""
         made = DensityRatioEngine(
-            self.graph, self.bank.features, self.settings, self.choice, self.level_dim, self.cut
+            self.graph, self.bank.features, self.settings, self.choice, self.level_dim, cut or self.cut
         )
         made.null, made.known, made.joint, made.run = self.null, self.known, self.joint.fresh(), self.run
-        made.boundary = Boundary(self.cut, made.bank, made.statistics, made.joint.charts)
+        made.boundary = Boundary(made.cut, made.bank, made.statistics, made.joint.charts)
         return made
 
     def copy(self) -> DensityRatioEngine:

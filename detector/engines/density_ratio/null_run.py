@@ -69,15 +69,16 @@ class NullRun:
     def learn_levels(self, engine: DensityRatioEngine, views: list[Floats], by: CrossFitted) -> CrossFitted:
         """Gives ``engine`` the null moments of its level charts; cross-fitted ones join ``by``."""
         # Of the network as one: a tick between two parts is nothing to means of many.
-        joint = JointStatistic(
-            links(engine.graph, engine.settings), engine.joint.dims, engine.joint.reference
-        )
-        charts = joint.charts
+        graph, cut, n = links(engine.graph, engine.settings), engine.cut, engine.graph.n_nodes
+        if not cut.holds_all and (cut.source >= 0).all():  # ghosts are nodes, too, with the values of twins
+            graph = replace(cut.graph, ghosts=0)
+            views = [np.concatenate([view, view[:, cut.source]], axis=1) for view in views]
+        charts = JointStatistic(graph, engine.joint.dims, engine.joint.reference).charts
         if not charts:
             return by
         learnt = [learn_levels(one, view, PARTS) for one, view in zip(charts, views, strict=True)]
-        engine.joint.null = [whole for whole, _ in learnt]
-        return replace(by, levels=[rest for _, rest in learnt])
+        engine.joint.null = [whole.first(n) for whole, _ in learnt]
+        return replace(by, levels=[[part.first(n) for part in rest] for _, rest in learnt])
 
     def exceedances(
         self,

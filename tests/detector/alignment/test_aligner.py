@@ -338,3 +338,17 @@ def test_wrong_networks_states_and_shapes_are_refused() -> None:
         aligner(dim=2).restore(*aligner(dim=1).state(), np.arange(1))
     with pytest.raises(ValueError, match=r"batch: expected \(n,\), \(n,\) and \(n, 2\)"):
         aligner(dim=2).push(columns([(0, 0.0, (1.0,))], 1))
+
+
+def test_a_node_that_joins_is_silent_only_after_it_had_time_to_speak() -> None:
+    settings = AlignSettings(step=1.0, silent_after=10.0)
+    before = Aligner(["a"], 1, settings)
+    before.push(columns([(0, float(t), (float(t),)) for t in range(100)], 1))
+    after = Aligner(["a", "new"], 1, settings)
+    after.restore(*before.state(), np.array([0, -1]))
+    kept = Aligner(["a", "new"], 1, settings)
+    kept.restore(*after.state(), np.array([0, 1]))  # a restart in between
+    for aligner in (after, kept):
+        ticks = aligner.push(columns([(0, float(t), (float(t),)) for t in range(100, 130)], 1))
+        (moment,) = [tick.end for tick in ticks if len(tick.silent)]
+        assert moment == pytest.approx(before.health.until + 11.0)

@@ -24,7 +24,7 @@ from detector.events.model import (
     detector_event,
     incident_id,
     iso,
-    node_event,
+    node_events,
     rounded,
 )
 from detector.events.schema import (
@@ -122,14 +122,27 @@ def test_ids_are_stable_and_tell_records_apart() -> None:
     assert incident_id(1.8e9, ["a"]).startswith("20270115-")
     assert incident_id(-3.5, ["a"]).startswith("t-4-")
     events = [
-        node_event("node.silent", "a", 5.0),
-        node_event("node.returned", "a", 6.0),
-        node_event("node.silent", "b", 5.0),
+        *node_events("node.silent", ["a"], 5.0),
+        *node_events("node.returned", ["a"], 6.0),
+        *node_events("node.silent", ["b"], 5.0),
         detector_event("detector.warning", 5.0, "one"),
         detector_event("detector.warning", 5.0, "two"),
     ]
     assert len({event.id for event in events}) == len(events)
-    assert node_event("node.silent", "a", 5.0) == events[0]
+    assert node_events("node.silent", ["a"], 5.0) == events[:1]
+
+
+def test_what_many_nodes_do_together_is_few_records() -> None:
+    """A gateway that dies is not a thousand alerts, and no record is too large for a broker."""
+    names = [f"n{k}" for k in range(1200)]
+    events = node_events("node.silent", names, 5.0, "i-1")
+    assert [node.name for event in events for node in event.nodes] == names
+    assert len(events) == 3
+    assert {event.incident for event in events} == {"i-1"}
+    assert len({event.id for event in events}) == 3
+    assert events[0].summary == "n0, n1, n2 (+497) send no more data"
+    assert node_events("node.stuck", ["a", "b"], 5.0)[0].summary == "a, b are stuck at one value each"
+    assert max(len(msgspec.json.encode(event)) for event in events) < 2**18
 
 
 def test_times_in_words() -> None:

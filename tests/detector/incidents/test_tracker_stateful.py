@@ -159,10 +159,12 @@ class LifeCycle(RuleBasedStateMachine):
             )  # fmt: skip
             self.history.append(decision)
             before = {id: set(one.members) for id, one in self.incidents.open.items()}
+            untold = {id for id, one in self.incidents.open.items() if not one.told}
             events = self.both(lambda machine, v=decision: machine.step(v, self.windows(v.time)))
             for event in events:
                 self.check_reason(event, before)
-            self.check_restored([event for event in events if event.resolution == "restored"])
+            restored = [event for event in events if event.resolution == "restored"]
+            self.check_restored(restored, bool(untold - self.incidents.open.keys()))
 
     def check_reason(self, event: Event, before: dict[str, set[str]]) -> None:
         if event.resolution == "merged":
@@ -178,12 +180,15 @@ class LifeCycle(RuleBasedStateMachine):
             assert len(event.nodes) >= self.config.min_nodes
             assert not {node.name for node in event.nodes} & set().union(*before.values(), set())
 
-    def check_restored(self, events: list[Event]) -> None:
-        """The nodes that go back to their earlier normal are those that changed in such an incident."""
+    def check_restored(self, events: list[Event], others: bool) -> None:
+        """The nodes that go back to their earlier normal are those that changed in such an incident.
+
+        ``others``: one of which nobody is told, a known false alarm, has ended as well.
+        """
         restore, evidence = self.incidents.actions.restore, self.windows(self.time)
         changed = [{NAMES.index(n.name) for n in one.nodes if n.state != "suspected"} for one in events]
         assert all(restore.keys() & nodes for nodes in changed)
-        assert restore.keys() <= set().union(*changed)
+        assert others or restore.keys() <= set().union(*changed)
         assert all(evidence.earlier(v, 0) for v in restore)
 
     def check_cool(self, event: Event) -> None:

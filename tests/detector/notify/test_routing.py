@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from detector.events.model import Event, NodeRecord, detector_event, node_event
+from detector.events.model import Event, NodeRecord, detector_event, node_events
 from detector.notify.routing import Routing
 from detector.notify.settings import NotifySettings, moment
 from detector.notify.silences import Silence
@@ -56,7 +56,7 @@ def test_a_silence_covers_all_certain_nodes_or_nothing() -> None:
     assert routing.address(incident(nodes=("a1", "b1")), SINKS).to == SINKS
     assert routing.address(incident(nodes=("a1", "?b1")), SINKS).to == (), "b1 is only suspected"
     assert routing.address(incident(nodes=("?a1", "?b1")), SINKS).to == SINKS
-    assert routing.address(Record.of(node_event("node.silent", "a9", NOW)), SINKS).to == ()
+    assert routing.address(Record.of(node_events("node.silent", ["a9"], NOW)[0]), SINKS).to == ()
     assert routing.address(Record.of(detector_event("detector.warning", NOW, "x")), SINKS).to == SINKS
 
 

@@ -36,11 +36,12 @@ class Twin:
     def __init__(self) -> None:
         self.test: list[list[np.ndarray]] = [[] for _ in range(5)]
         self.ref: list[list[np.ndarray]] = [[] for _ in range(5)]
-        self.held, self.undecided = np.zeros((2, 5), bool)
+        self.held, self.undecided, self.alone = np.zeros((3, 5), bool)
         self.behind = np.zeros(5, int)
 
     def slide(self, v: int, x: np.ndarray) -> None:
         self.behind[v] = max(self.behind[v] - 1, 0)
+        self.alone[v] &= self.behind[v] > 0
         whole = np.rint(x / UNIT)
         if len(self.ref[v]) >= LEAST:
             centre = np.trunc(np.sum(self.ref[v], axis=0) / UNIT / len(self.ref[v]))
@@ -55,7 +56,7 @@ class Twin:
         self.test[v], self.ref[v], self.behind[v] = [], [], R + M
 
     def settle(self, v: int) -> None:
-        self.behind[v] = R + M
+        self.behind[v], self.alone[v] = R + M, True
         if not self.test[v] or not self.ref[v]:
             return
         moved = np.mean(self.test[v], axis=0) - np.mean(self.ref[v], axis=0)
@@ -82,7 +83,8 @@ class Twin:
             linked = np.count_nonzero(W[v])
             mute = self.held | self.undecided
             near = [u for u in range(5) if W[v, u] > 0 and not mute[u] and not np.isnan(z[u]).any()]
-            step = [u for u in near if self.behind[u] == self.behind[v]]
+            alone = self.alone | self.alone[v]
+            step = [u for u in near if self.behind[u] == self.behind[v] and not alone[u]]
             contrasted = 2 * len(step) >= linked
             e = z[v] - (np.mean([np.clip(z[u], -CLIP, CLIP) for u in step], axis=0) if step else 0.0)
             e = (e - moments.apart_mean[v]) / moments.apart_spread[v]
@@ -227,6 +229,7 @@ def test_windows_that_began_anew_are_not_set_against_those_that_did_not():
     null = charts.fit(differences(charts, x[:1500])[200::5], 50.0)
     some = np.array([2, 3], np.int32)
     charts.restart(some)
+    charts.adopt(5, 3)
     apart = []
     for row in x[1500:]:
         charts.slide(everyone, row)
@@ -236,6 +239,7 @@ def test_windows_that_began_anew_are_not_set_against_those_that_did_not():
     assert np.nanmax(away) < 5.0
     assert np.isnan(away[:109, some]).all()  # two of nine are no neighbourhood
     assert np.isfinite(away[110:, some]).all()
+    assert np.isnan(away[:109, 5]).all()  # what it has learnt anew is its own
     assert np.isfinite(away[:, 4]).all()
 
 
@@ -254,7 +258,7 @@ def test_who_says_nothing_of_itself_says_nothing_to_others():
     unheard = np.sqrt(charts.energy)[[0, 1, 2, 4, 5, 6, 7, 8]]
     assert heard.min() > 5.0
     assert unheard.max() < 4.0
-    assert np.isnan(charts.told(np.array([3]))[0, 0])
+    assert np.isnan(charts.told(np.array([3], np.int32))[0, 0])
 
 
 def test_a_reference_that_is_fixed_fills_and_then_stays():
