@@ -268,7 +268,8 @@ class MqttSource(Source):
 
     def _full(self, connection: _Connection) -> bool:
         many = len(connection.messages) >= self.config.max_pending / self.config.connections
-        return many or connection.came - connection.went >= MAX_HELD / self.config.connections
+        large: bool = connection.came - connection.went >= MAX_HELD / self.config.connections
+        return many or large
 
     def _wake(self) -> None:
         loop = self._loop
