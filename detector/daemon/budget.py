@@ -56,6 +56,8 @@ class ChosenBudget:
         """Take another budget; None: that of the file. ValueError if the pipeline cannot take it."""
         daemon = self._daemon
         await daemon.reloaded()
+        if daemon.config.edge is not None:
+            raise ValueError("alarm.budget is that of several boxes: change it in all their configurations")
         wanted = self.configured if budget is None else budget
         new = _with(daemon.config, wanted)
         plan = dataclasses.replace(daemon.worker.plan, settings=new.settings())
