@@ -133,7 +133,7 @@ class Pipeline:
         events = []
         if first:
             wanted = self.settings.alarm.learn
-            summary = f"learning what quiet looks like from {wanted} samples per node; no alarms until then"
+            summary = f"learning what is normal from {wanted} samples per node; no alarms until then"
             events.append(detector_event("detector.learning", tick.end, summary, {"samples": wanted}))
         if self.history.share(self.settings.alarm.learn) >= 1.0:
             events += self._finish_learning(tick.end)
