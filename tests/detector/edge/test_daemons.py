@@ -173,7 +173,9 @@ def test_garbage_and_forgeries_are_counted_and_change_nothing(site: Site) -> Non
         site.client.publish("edge/south", json.dumps(payload), qos=1).wait_for_publish(60)
     rig.wait_for(lambda: site.outcome("north", "malformed") >= 7, what="malformed messages")
     rig.wait_for(lambda: site.outcome("north", "unsigned") == 2, what="unsigned messages")
+    before = site.arrived("north")
     site.client.publish("edge/south", site.heard[0], qos=1).wait_for_publish(60)  # signed, and long ago
+    rig.wait_for(lambda: site.arrived("north") > before, what="the old message")
     first = site.sent + 1
     for t in range(first, first + 3):
         site.in_time(t)
