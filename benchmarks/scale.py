@@ -1,6 +1,8 @@
 """Parts of a network: the same bits whoever computes them, what they cost, and what they change.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py [--nodes N] [--ticks T] [--shapes planar ...]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py [--nodes N] [--ticks T] [--shapes planar ...] [--ray]
+
+With `--ray` the same parts inline and by actors of a Ray cluster of this machine, instead of threads.
 
 Engines take turns of a few ticks each, so that a busy machine is as busy for all of them; medians and ratios
 count, not times. Quiet normal data of one component, four test windows, all nodes in every tick.
@@ -10,7 +12,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -18,7 +23,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
+from detector.engines.base import Engine
 from detector.engines.density_ratio import Choice, DensityRatioEngine
+from detector.engines.runners.base import started
 from detector.engines.runners.threads import Threads
 from detector.settings.core import Settings
 from estimators.core.dictionary import Dictionary
@@ -64,15 +71,88 @@ def made(graph: Graph, n_parts: int, threads: int) -> DensityRatioEngine:
     return engine
 
 
-def play(engine: DensityRatioEngine, first: int, last: int) -> None:
-    n = engine.graph.n_nodes
+def play(engine: Engine, first: int, last: int) -> None:
+    n = len(engine.event)
     everyone = np.arange(n, dtype=np.int32)
     for t in range(first, last):
         engine.slide(everyone, np.random.default_rng(t).normal(size=(n, 1)))
         engine.finish()
 
 
-def digest(engine: DensityRatioEngine) -> str:
+def tree(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    found = [pid]
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                found += tree(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def cpu_of(processes: list[int]) -> float:
+    """Seconds that they have spent; those that are gone count for nothing."""
+    ticks = 0
+    for pid in processes:
+        try:
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(processes: list[int]) -> float:
+    """Proportional set size in MB."""
+    kilobytes = 0
+    for pid in processes:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kilobytes / 1024.0
+
+
+def run_ray(shape: str, n: int, ticks: int) -> None:
+    """Two parts inline, and the same parts by two actors."""
+    graph = SHAPES[shape](n)
+    settings = Settings.of(
+        windows={"reference": REFERENCE, "tests": list(TESTS)}, engine={"type": "ray", "workers": 2}
+    )
+    engines: dict[str, Engine] = {"inline": made(graph, 2, 1)}
+    before = tree(os.getpid())
+    engines["ray"] = started(made(graph, 2, 1), graph, settings)
+    for engine in engines.values():
+        play(engine, 0, REFERENCE + TESTS[-1])
+    others = [pid for pid in tree(os.getpid()) if pid not in before]
+    spent: dict[str, list[tuple[float, float]]] = {way: [] for way in engines}
+    for first in range(REFERENCE + TESTS[-1], REFERENCE + TESTS[-1] + ticks, TURN):
+        for way, engine in engines.items():
+            wall, cpu, far = time.perf_counter(), time.process_time(), cpu_of(others)
+            play(engine, first, first + TURN)
+            spent[way].append((time.perf_counter() - wall, time.process_time() - cpu + cpu_of(others) - far))
+    inline, ray = (np.array(spent[way]) for way in engines)
+    fast = np.median(inline[:, 0] / ray[:, 0])
+    idle = cpu_of(others)
+    time.sleep(10.0)
+    print(f"\n{shape}, {n} nodes, {ticks} ticks, two parts: Ray with two actors against inline\n")
+    print(f"times as fast {fast:.2f}, CPU {ray[:, 1].sum() / inline[:, 1].sum():.2f}")
+    print(f"inline {1e6 * inline[:, 1].sum() / ticks / n:.2f} us of CPU per node and tick, data included")
+    rest = 10.0 * (cpu_of(others) - idle)
+    print(f"Ray's {len(others)} processes: {memory_of(others):.0f} MB, at rest {rest:.1f} % of a core")
+    holders = engines["ray"].holders  # type: ignore[attr-defined]
+    last, repeated = REFERENCE + TESTS[-1] + ticks, len(holders.members[0].turns)
+    os.kill(holders.processes()[0][1], signal.SIGKILL)
+    began = time.perf_counter()
+    play(engines["ray"], last, last + 1)
+    back = time.perf_counter() - began
+    print(f"kill -9 of an actor: {back:.1f} s until the tick after it is done, {repeated} turns repeated")
+    play(engines["inline"], last, last + 1)
+    assert digest(engines["inline"]) == digest(engines["ray"]), "Ray changed the bits"
+
+
+def digest(engine: Engine) -> str:
     return hashlib.sha256(engine.event.tobytes() + engine.node.tobytes()).hexdigest()[:8]
 
 
@@ -115,6 +195,10 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--ticks", type=int, default=100)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--ray", action="store_true", help="by actors of a Ray cluster, instead of threads")
+    parser.add_argument("--quick", action="store_true", help="a small planar network")
     given = parser.parse_args()
+    if given.quick:
+        given.nodes, given.ticks, given.shapes = 1000, 20, ["planar"]
     for name in given.shapes:
-        run(name, given.nodes, given.ticks)
+        (run_ray if given.ray else run)(name, given.nodes, given.ticks)

@@ -35,6 +35,7 @@ from detector.daemon.startup import (
 )
 from detector.daemon.status import Status
 from detector.diagnosis.service import DiagnosisService
+from detector.engines.base import EngineUnavailable
 from detector.events.model import Event
 from detector.http.server import HttpServer
 from detector.notify import silences
@@ -216,8 +217,11 @@ class Daemon:
         if task.cancelled() or task.exception() is None:
             return
         error = task.exception()
-        log.error("%s failed", task.get_name(), exc_info=error)
-        self.failure = self.failure or Fatal(f"{task.get_name()} failed: {error}", EXIT_FAILED)
+        if isinstance(error, EngineUnavailable):  # told in one sentence; what it lacks is not in this program
+            self.failure = self.failure or Fatal(str(error), EXIT_IO)
+        else:
+            log.error("%s failed", task.get_name(), exc_info=error)
+            self.failure = self.failure or Fatal(f"{task.get_name()} failed: {error}", EXIT_FAILED)
         self.signals.stop.set()
 
     # ---------------------------------------------------------------------------------- work

@@ -13,6 +13,7 @@ from detector.config.config import Config, ConfigError
 from detector.config.edge import key_of
 from detector.daemon.boundary_exchange import BoundaryExchange
 from detector.daemon.http_service import HttpService
+from detector.engines.base import EngineUnavailable
 from detector.http.server import HttpServer
 from detector.runtime.pipeline_thread import Plan
 from detector.settings.changes import RelearnNeeded
@@ -81,6 +82,8 @@ async def restore(daemon: Daemon, store: Store) -> None:
         events, repeated = await restoring
     except StateUnavailable as error:
         raise Fatal(f"state cannot be read: {error}", EXIT_IO) from None
+    except EngineUnavailable as error:
+        raise Fatal(str(error), EXIT_IO) from None
     except RelearnNeeded as error:
         raise Fatal(f"the stored state does not fit this configuration: {error}", EXIT_CONFIG) from error
     except (StateError, ValueError) as error:

@@ -24,6 +24,10 @@ from estimators.streaming.membership import Membership
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 
 
+class EngineUnavailable(Exception):
+    """What computes the engine cannot be reached, or not as it is configured; later it may be."""
+
+
 class Common(Protocol):
     """How nodes changed together, by their own windows."""
 
@@ -63,7 +67,7 @@ class Engine(Stateful, Protocol):
         ``levels`` (T, N, d') are the plain levels, None where Z is just that.
         """
 
-    def fresh(self) -> Self:
+    def fresh(self) -> Engine:
         """All that was learnt, with empty windows."""
 
     # ------------------------------------------------------------------------------------- the stream

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from connectors.registry import Registry
+from connectors.settings.units import Duration
 from detector.settings.base import Group, setting
 from detector.settings.registries import ENGINES, RUNNERS
 
@@ -88,12 +89,13 @@ class EngineSettings(Group):
 
     type: RunnerName = setting(
         "inline",
-        "inline: one core; threads: the cores of this machine.",
+        "inline: one core; threads: the cores of this machine; ray: a cluster (extra `ray`).",
         applies="restart",
     )
     workers: NumberOrAuto = setting(
         "auto",
-        "Threads; auto: as many as there are cores.",
+        "Threads, actors of a cluster, and processes that share the work of learning; auto: as many as there "
+        "are cores, for learning as far as memory allows.",
         applies="restart",
     )
     parts: NumberOrAuto = setting(
@@ -102,6 +104,35 @@ class EngineSettings(Group):
         "auto: one when inline, else up to four with 500 nodes or more each. Cut while learning, kept.",
         applies="relearn",
     )
+
+    address: str | None = setting(
+        None,
+        "Of a Ray cluster, as host:port, of which this machine is a member; null: one of this machine only, "
+        "started for the purpose.",
+        applies="restart",
+        min_length=1,
+    )
+    storage: str | None = setting(
+        None,
+        "Folder for snapshots of what actors hold, which all machines of the cluster share; needed with an "
+        "address. Only this service may write to it.",
+        applies="restart",
+        min_length=1,
+    )
+    deadline: Duration = setting(
+        10.0,
+        "An actor that has not answered for so long is started anew; it must be back within six times that.",
+        applies="restart",
+        ge=0.1,
+    )
+
+    @model_validator(mode="after")
+    def _shared(self) -> EngineSettings:
+        if self.address is not None and self.storage is None:
+            raise ValueError(
+                "storage: needed with an address: a folder that all machines of the cluster share"
+            )
+        return self
 
     def n_parts(self, n_nodes: int) -> int:
         """Into how many parts a network is cut: the same on every machine."""

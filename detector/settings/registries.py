@@ -27,7 +27,11 @@ RUNNERS = Registry(
     {
         "inline": "detector.engines.runners.base:Inline",
         "threads": "detector.engines.runners.threads:Threads",
+        "ray": "detector.engines.runners.cluster:Cluster",
     },
+)
+LEARNERS = Registry(
+    "detector.learners", "way to learn", {"processes": "detector.engines.runners.processes:Processes"}
 )
 STEPS = Registry(
     "detector.steps",

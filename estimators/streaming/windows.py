@@ -175,6 +175,10 @@ class WindowBank:
         at = (self.test_head[v] + self.test_count[v] - n + np.arange(n)) % self.test_z.shape[1]
         return np.asarray(self.test_z[v, at])
 
+    def able(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """(k,) whether the reference of each is full, and the node not silent."""
+        return np.asarray((self.ref_count[nodes] == self.ref_z.shape[1]) & (self.silent[nodes] == 0))
+
     def since(self, nodes: Nodes, counts: NDArray[np.intp], skip: int = 0) -> Windows:
         """Features of the full references, and of the latest ``counts`` samples before the last ``skip``."""
         n, longest = self.ref_psi.shape[1], self.test_psi.shape[1]

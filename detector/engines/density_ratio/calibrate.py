@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from detector.engines.base import Progress
 from detector.engines.calibration_report import CalibrationReport, Choice, to_learn_from
 from detector.engines.coverage import known
+from detector.engines.density_ratio.delays import delays
 from detector.engines.density_ratio.engine import DensityRatioEngine, links
-from detector.engines.density_ratio.injection import Change, neighbourhood
 from detector.engines.density_ratio.null_run import NullRun
-from detector.engines.density_ratio.playback import Playback
+from detector.engines.density_ratio.playback import Playback, quiet
 from detector.engines.density_ratio.tuning import Tuning
 from detector.engines.exceedances import Exceedances
-from detector.engines.runners.base import local_runner
+from detector.engines.runners.base import Workers, learners, local_runner
 from detector.settings.core import Settings
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
@@ -27,13 +25,12 @@ from estimators.core.partition import Cut, ghosts_per_node, partition
 from estimators.core.types import Floats
 from estimators.streaming.level_charts import TEST
 from estimators.streaming.tail_scale import TailScale
-from estimators.timeseries.block_bootstrap import block_length, correlation_time, rows
+from estimators.timeseries.block_bootstrap import block_length, correlation_time
 
 ADVISED = 6  # times all windows that a history should hold; shorter ones are learnt from whole
 STRETCHES = 300  # correlation times in a history that can vouch for a rate
 DOUBT = 5.0  # episodes by which the promise is believed before its check
 MANY_GHOSTS = 1.0  # copies per node that parts read of each other
-WATCHED = 150  # ticks in which a put-in change must be found
 
 
 @dataclass
@@ -79,61 +76,79 @@ def calibrate(
     if cut is None:
         used = links(graph, settings)
         cut = Cut.of(used, partition(used, settings.engine.n_parts(graph.n_nodes)))
-    tuning = Tuning(learn, graph, settings, block, cut)
-    choice, features = given or tuning.choose(lambda what, share: tell(what, 0.4 * share))
-    level_dim = 0 if levels is None else levels.shape[2]
-    engine = DensityRatioEngine(graph, features, settings, choice, level_dim, cut)
-    engine.run = local_runner(settings)
-    engine.known = known(learn, features.dictionary, settings.alarm.seed)
-    learnt = _learn(engine, learn, None if levels is None else levels[:kept], correlation, tell)
-    budget = settings.alarm.budget
-    report = CalibrationReport(
-        choice,
-        features.rank,
-        len(features.dictionary.atoms),
-        T,
-        block,
-        step,
-        learnt.found.node_threshold(),
-        learnt.found.tail(graph, learnt.gap),
-        budget,
-        str(budget),
-        trials=tuning.table,
-        near=learnt.found.near(budget.per_tick(step), graph, learnt.gap),
-    )
-    _warn(report, kept, need, correlation)
-    if cut.holds_all:
-        _warn_of_ghosts(report, cut, graph)
-    if kept < T:
-        tell("check on unused data", 0.8)
-        report.validated = _validate(learnt, Z, levels, kept, report)
-    if report.contradicted:
-        tell("threshold, from the whole history", 0.8)
-        learnt = _learn(engine.fresh(), Z, levels, correlation, tell)
-        report.threshold = learnt.found.node_threshold()
-        report.tail, report.near = (
+    with learners(settings, Z.size, _memory(Z, settings)) as processes:
+        tuning = Tuning(learn, graph, settings, block, cut)
+        choice, features = given or tuning.choose(lambda what, share: tell(what, 0.4 * share), processes)
+        level_dim = 0 if levels is None else levels.shape[2]
+        engine = DensityRatioEngine(graph, features, settings, choice, level_dim, cut)
+        engine.run = local_runner(settings)
+        engine.known = known(learn, features.dictionary, settings.alarm.seed)
+        kept_levels = None if levels is None else levels[:kept]
+        learnt = _learn(engine, learn, kept_levels, correlation, processes, tell)
+        budget = settings.alarm.budget
+        report = CalibrationReport(
+            choice,
+            features.rank,
+            len(features.dictionary.atoms),
+            T,
+            block,
+            step,
+            learnt.found.node_threshold(),
             learnt.found.tail(graph, learnt.gap),
-            learnt.found.near(budget.per_tick(step), graph, learnt.gap),
+            budget,
+            str(budget),
+            trials=tuning.table,
+            near=learnt.found.near(budget.per_tick(step), graph, learnt.gap),
         )
-        report.caution = _needed(learnt, kept, report)
-        _warn_contradicted(report)
-    learnt.run.pulse = lambda _: tell("expected delays", 0.9)
-    report.delays = _delays(learnt.run, graph, report, settings.alarm.seed, tell)
-    tell("done", 1.0)
-    return learnt.engine.fresh(), report
+        _warn(report, kept, need, correlation)
+        if cut.holds_all:
+            _warn_of_ghosts(report, cut, graph)
+        if kept < T:
+            tell("check on unused data", 0.8)
+            report.validated = _validate(learnt, Z, levels, kept, report)
+        if report.contradicted:
+            tell("threshold, from the whole history", 0.8)
+            learnt = _learn(engine.fresh(), Z, levels, correlation, processes, tell)
+            report.threshold = learnt.found.node_threshold()
+            report.tail, report.near = (
+                learnt.found.tail(graph, learnt.gap),
+                learnt.found.near(budget.per_tick(step), graph, learnt.gap),
+            )
+            report.caution = _needed(learnt, kept, report)
+            _warn_contradicted(report)
+        learnt.run.pulse = quiet
+        report.delays = delays(learnt.run, graph, report, settings.alarm.seed, processes, tell)
+        tell("done", 1.0)
+        return learnt.engine.fresh(), report
+
+
+def _memory(Z: Floats, settings: Settings) -> int:
+    """Bytes that an attempt takes for its windows, sums and parameters, and for a fork of them."""
+    windows, r = settings.windows, settings.estimator.rank
+    kept = windows.reference + windows.tests[-1]
+    each = 2 * r + 4 * Z.shape[2] + 8  # features, values, times
+    return 2 * int(Z.shape[1] * (kept * each + 4 * (len(windows.tests) + 3) * r * r))
 
 
 def _learn(
-    engine: DensityRatioEngine, Z: Floats, levels: Floats | None, correlation: float, tell: Progress
+    engine: DensityRatioEngine,
+    Z: Floats,
+    levels: Floats | None,
+    correlation: float,
+    processes: Workers,
+    tell: Progress,
 ) -> _Learnt:
     settings = engine.settings
     need = settings.windows.reference + settings.windows.tests[-1]
     begin = settings.windows.reference + min(max(settings.windows.tests[0], TEST), settings.windows.tests[-1])
     null_run = NullRun(len(Z), need, block_length(correlation, len(Z)), settings.alarm.seed, begin)
-    by = null_run.learn_null(
-        engine, Z, correlation, lambda share: tell("null distribution", 0.4 + 0.2 * share)
+    by = null_run.learn(
+        engine,
+        [Z] if levels is None else [Z, levels],
+        correlation,
+        processes,
+        lambda share: tell("null distribution", 0.4 + 0.2 * share),
     )
-    by = null_run.learn_levels(engine, [Z] if levels is None else [Z, levels], by)
     engine.joint.tails = TailScale.neutral(engine.graph.n_nodes)
     run, found = null_run.exceedances(
         engine.fresh(), Z, levels, by, lambda share: tell("threshold", 0.6 + 0.2 * share)
@@ -225,46 +240,3 @@ def _warn_contradicted(report: CalibrationReport) -> None:
         f"history now and are raised until that part keeps the budget; promised is {report.promise} instead "
         f"of {report.budget}"
     )
-
-
-def _delays(
-    run: Playback, graph: Graph, report: CalibrationReport, seed: int, tell: Progress
-) -> list[dict[str, Any]]:
-    """Median delay of put-in changes, on one node and on a tenth of the network, at the thresholds found."""
-    changes = [
-        Change("mean", 0.5),
-        Change("mean", 1.0),
-        Change("mean", 2.0),
-        Change("spread", 2.0),
-        Change("shape"),
-    ]
-    if run.Z.shape[2] > 1:
-        changes.append(Change("correlation"))
-    sizes = sorted({1, int(np.clip(graph.n_nodes // 10, 1, 10))})
-    rng = np.random.default_rng(seed + 3)
-    table = []
-    for k, (change, size) in enumerate((c, s) for c in changes for s in sizes):
-        found = []
-        for repeat in range(3):
-            nodes = neighbourhood(graph, int(rng.integers(graph.n_nodes)), size)
-            twin = run.fork(rows(len(run.Z), report.block, seed + 1000 + 10 * k + repeat))
-            found.append(_delay(twin, change, nodes, report.event_threshold))
-        tell(f"delay of {change}", 0.85 + 0.15 * (k + 1) / (len(changes) * len(sizes)))
-        hit = np.isfinite(found)
-        table.append(
-            {
-                "change": str(change),
-                "nodes": size,
-                "delay": float(np.median(found)),
-                "found": float(hit.mean()),
-            }
-        )
-    return table
-
-
-def _delay(run: Playback, change: Change, nodes: NDArray[np.int32], threshold: float) -> float:
-    for t in range(WATCHED):
-        run.play(1, None, change, nodes)
-        if np.nanmax(run.engine.event[nodes], initial=-np.inf) > threshold:
-            return t + 1.0
-    return float("inf")

@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimators.core.graph import Graph
 from estimators.core.types import Floats, Nodes
-from estimators.streaming.membership import Membership, Return, log_ratios, membership, returned
-from estimators.streaming.windows import WindowBank
+from estimators.streaming.membership import Membership, Return, Windows, log_ratios, membership, returned
 
 LEAST_AFTER = 3  # samples since an onset, below which nothing is said
 
 
-class CommonChange:
-    """``times``: of the recent values of a node."""
+class Known(Protocol):
+    """What the windows of nodes tell, wherever they are."""
 
-    def __init__(self, graph: Graph, bank: WindowBank, times: Callable[[int], Floats]) -> None:
-        self.graph, self.bank, self.times = graph, bank, times
+    def able(self, nodes: Nodes) -> NDArray[np.bool_]:
+        """(k,) whether the reference of each is full, and the node not silent."""
+
+    def since(self, nodes: Nodes, counts: NDArray[np.intp], skip: int = 0) -> Windows:
+        """Features of the references, and of the latest ``counts`` samples before the last ``skip``."""
+
+    def features_of(self, v: int) -> Floats:
+        """(m, r) features of the recent values."""
+
+
+class CommonChange:
+    """``count``: how many recent values of each node came from its time on."""
+
+    def __init__(
+        self, graph: Graph, windows: Known, count: Callable[[Nodes, Floats], NDArray[np.intp]]
+    ) -> None:
+        self.graph, self.bank, self.count = graph, windows, count
 
     def membership(self, nodes: Nodes, since: float, seeds: NDArray[np.bool_]) -> Membership:
         """How likely each of ``nodes`` changed at ``since`` as ``seeds`` did; NaN: windows cannot tell."""
-        counts = self._since(nodes, np.full(len(nodes), since))
-        able = self._able(nodes) & (counts >= LEAST_AFTER)
+        counts = self.count(nodes, np.full(len(nodes), since))
+        able = self.bank.able(nodes) & (counts >= LEAST_AFTER)
         found = Membership(*np.full((2, len(nodes)), np.nan))
         if able.any():
             windows = self.bank.since(nodes[able], counts[able])
@@ -35,8 +49,8 @@ class CommonChange:
 
     def log_ratios(self, nodes: Nodes, since: float) -> dict[int, Floats]:
         """What each recent value of nodes that changed together at ``since`` says for after."""
-        counts = self._since(nodes, np.full(len(nodes), since))
-        some = nodes[able := self._able(nodes) & (counts >= LEAST_AFTER)]
+        counts = self.count(nodes, np.full(len(nodes), since))
+        some = nodes[able := self.bank.able(nodes) & (counts >= LEAST_AFTER)]
         if not len(some):
             return {}
         values = [self.bank.features_of(v) for v in some.tolist()]
@@ -45,9 +59,9 @@ class CommonChange:
 
     def returned(self, nodes: Nodes, since: Floats, latest: int) -> NDArray[np.bool_]:
         """Whether the ``latest`` samples of each node, changed ``since`` then, are as they were before."""
-        counts = self._since(nodes, since) - latest
+        counts = self.count(nodes, since) - latest
         back = np.zeros(len(nodes), np.bool_)
-        some = nodes[able := self._able(nodes) & (counts >= LEAST_AFTER)]
+        some = nodes[able := self.bank.able(nodes) & (counts >= LEAST_AFTER)]
         if len(some):
             now = self.bank.since(some, np.full(len(some), latest))
             back[able] = returned(self.bank.since(some, counts[able], latest), now).back
@@ -55,9 +69,9 @@ class CommonChange:
 
     def between(self, nodes: Nodes, first: float, second: float) -> tuple[float, float] | None:
         """Where ``nodes`` were between two times: 0 as before, 1 as since the second; and its error."""
-        late = self._since(nodes, np.full(len(nodes), second))
-        count = self._since(nodes, np.full(len(nodes), first)) - late
-        able = self._able(nodes) & (late >= LEAST_AFTER) & (count > 0)
+        late = self.count(nodes, np.full(len(nodes), second))
+        count = self.count(nodes, np.full(len(nodes), first)) - late
+        able = self.bank.able(nodes) & (late >= LEAST_AFTER) & (count > 0)
         if not able.any():
             return None
         places, errors = [], []
@@ -71,12 +85,3 @@ class CommonChange:
 
     def _links(self, nodes: Nodes) -> Floats:
         return np.asarray(self.graph.matrix()[nodes][:, nodes].toarray())
-
-    def _since(self, nodes: Nodes, times: NDArray[Any]) -> NDArray[np.intp]:
-        """How many samples of each node came from its time on."""
-        pairs = zip(nodes.tolist(), times.tolist(), strict=True)
-        return np.array([np.count_nonzero(self.times(v) >= begin) for v, begin in pairs], np.intp)
-
-    def _able(self, nodes: Nodes) -> NDArray[np.bool_]:
-        bank = self.bank
-        return np.asarray((bank.ref_count[nodes] == bank.ref_z.shape[1]) & (bank.silent[nodes] == 0))

@@ -276,7 +276,7 @@ class DensityRatioEngine:
 
     @property
     def common(self) -> CommonChange:
-        return CommonChange(self.graph, self.bank, self.times)
+        return CommonChange(self.graph, self.bank, self.count_since)
 
     def rebaseline(self, v: int, keep: int) -> None:
         self._settle()
@@ -296,6 +296,11 @@ class DensityRatioEngine:
         bank = self.bank
         at = (bank.test_head[v] + np.arange(bank.test_count[v])) % self.stamps.shape[1]
         return np.asarray(self.stamps[v, at])
+
+    def count_since(self, nodes: Nodes, times: NDArray[np.float64]) -> NDArray[np.intp]:
+        """How many recent values of each node came from its time on."""
+        pairs = zip(nodes.tolist(), times.tolist(), strict=True)
+        return np.array([np.count_nonzero(self.times(v) >= begin) for v, begin in pairs], np.intp)
 
     def time_of_latest(self, nodes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
         """When the k-th latest value of each node came; NaN where fewer are in the window."""

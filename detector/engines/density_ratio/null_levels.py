@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,9 @@ from estimators.streaming.level_charts import LevelCharts, NullLevels
 MOST = 4_000_000  # differences kept of one view: windows overlap, so that every few ticks say nearly all
 
 
-def learn_levels(charts: LevelCharts, x: Floats, parts: int) -> tuple[NullLevels, list[NullLevels]]:
+def learn_levels(
+    charts: LevelCharts, x: Floats, parts: int, pulse: Callable[[float], None]
+) -> tuple[NullLevels, list[NullLevels]]:
     """x (T, N, d), NaN where a node had no sample; the charts' windows are used up.
 
     A part is judged by what lies further from it than its windows reach, as far as half of the rest remains.
@@ -26,6 +29,7 @@ def learn_levels(charts: LevelCharts, x: Floats, parts: int) -> tuple[NullLevels
         if len(nodes):
             charts.slide(nodes, row[nodes])
         if t % stride == 0:
+            pulse(t / T)
             difference = charts.differ()
             if np.isfinite(difference).any():
                 ticks.append(t)

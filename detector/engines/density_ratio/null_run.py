@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from detector.engines.density_ratio.joint import JointStatistic
 from detector.engines.density_ratio.null_levels import learn_levels
 from detector.engines.density_ratio.playback import PARTS, CrossFitted, Playback
 from detector.engines.exceedances import Exceedances
+from detector.engines.runners.base import Workers
 from estimators.core.types import Floats
 from estimators.timeseries.block_bootstrap import rows
 
@@ -58,6 +60,26 @@ class NullRun:
             run.warm_up()
         return run
 
+    def learn(
+        self,
+        engine: DensityRatioEngine,
+        views: list[Floats],
+        correlation: float,
+        processes: Workers,
+        pulse: Callable[[float], None],
+    ) -> CrossFitted:
+        """Gives ``engine`` the moments of its null distribution, and those of its level charts."""
+        by: CrossFitted
+        (by, engine.null), *levels = processes.map(
+            _Null(self, engine, views, correlation),
+            range(1 + len(engine.joint.charts)),
+            lambda k, share: pulse(share) if k == 0 else None,
+        )
+        if not levels:
+            return by
+        engine.joint.null = [whole for whole, _ in levels]
+        return replace(by, levels=[rest for _, rest in levels])
+
     def learn_null(
         self, engine: DensityRatioEngine, Z: Floats, correlation: float, pulse: Callable[[float], None]
     ) -> CrossFitted:
@@ -65,20 +87,6 @@ class NullRun:
         run = self._start(engine, Z, chain(range(self.n_rows), range(self.need, self.n_rows)), 2, pulse)
         ticks = self.n_rows - self.need if self.in_order else int(np.clip(2 * self.n_rows, 1500, 4000))
         return run.learn_null(ticks, correlation)
-
-    def learn_levels(self, engine: DensityRatioEngine, views: list[Floats], by: CrossFitted) -> CrossFitted:
-        """Gives ``engine`` the null moments of its level charts; cross-fitted ones join ``by``."""
-        # Of the network as one: a tick between two parts is nothing to means of many.
-        graph, cut, n = links(engine.graph, engine.settings), engine.cut, engine.graph.n_nodes
-        if not cut.holds_all and (cut.source >= 0).all():  # ghosts are nodes, too, with the values of twins
-            graph = replace(cut.graph, ghosts=0)
-            views = [np.concatenate([view, view[:, cut.source]], axis=1) for view in views]
-        charts = JointStatistic(graph, engine.joint.dims, engine.joint.reference).charts
-        if not charts:
-            return by
-        learnt = [learn_levels(one, view, PARTS) for one, view in zip(charts, views, strict=True)]
-        engine.joint.null = [whole.first(n) for whole, _ in learnt]
-        return replace(by, levels=[[part.first(n) for part in rest] for _, rest in learnt])
 
     def exceedances(
         self,
@@ -98,3 +106,28 @@ class NullRun:
         run.play(found.n_ticks, found.look)
         engine.null, engine.joint.null, run.cross_fitted = whole, charts, None
         return run, found
+
+
+@dataclass(frozen=True)
+class _Null:
+    """Null moments of scores are one job, those of the level charts of each view another."""
+
+    null_run: NullRun
+    engine: DensityRatioEngine
+    views: list[Floats]
+    correlation: float
+
+    def __call__(self, job: int, pulse: Callable[[float], None]) -> Any:
+        engine = self.engine
+        if job == 0:
+            by = self.null_run.learn_null(engine, self.views[0], self.correlation, pulse)
+            return by, engine.null
+        # Of the network as one: a tick between two parts is nothing to means of many.
+        graph, cut, n = links(engine.graph, engine.settings), engine.cut, engine.graph.n_nodes
+        view = self.views[job - 1]
+        if not cut.holds_all and (cut.source >= 0).all():  # ghosts are nodes, too, with the values of twins
+            graph = replace(cut.graph, ghosts=0)
+            view = np.concatenate([view, view[:, cut.source]], axis=1)
+        charts = JointStatistic(graph, engine.joint.dims, engine.joint.reference).charts[job - 1]
+        whole, rest = learn_levels(charts, view, PARTS, pulse)
+        return whole.first(n), [part.first(n) for part in rest]

@@ -19,6 +19,10 @@ SHRINK = 50.0  # independent windows at which a node's own moments count for hal
 PARTS = 10  # of the history, each judged by moments of the others
 
 
+def quiet(_: float) -> None:
+    """Nobody is told."""
+
+
 @dataclass(frozen=True)
 class CrossFitted:
     """The null distribution for each part of the history by the rest of it.
@@ -47,7 +51,7 @@ class Playback:
         engine: DensityRatioEngine,
         Z: Floats,
         rows: Iterator[int],
-        pulse: Callable[[float], None] = lambda _: None,
+        pulse: Callable[[float], None] = quiet,
         levels: Floats | None = None,
     ) -> None:
         self.engine, self.Z, self.rows, self.levels = engine, Z, rows, levels

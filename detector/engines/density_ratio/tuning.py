@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from detector.engines.calibration_report import Choice
-from detector.engines.density_ratio.engine import DensityRatioEngine
+from detector.engines.density_ratio.engine import DensityRatioEngine, in_turn
 from detector.engines.density_ratio.injection import Change, community, kinds
 from detector.engines.density_ratio.playback import Playback
-from detector.engines.runners.base import local_runner
+from detector.engines.runners.base import Alone, Workers, local_runner
 from detector.settings.core import Settings
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
@@ -85,14 +85,18 @@ class Tuning:
         self, Z: Floats, graph: Graph, settings: Settings, block: int, cut: Cut | None = None
     ) -> None:
         self.Z, self.graph, self.settings, self.block, self.cut = Z, graph, settings, block, cut
-        self.seed = settings.alarm.seed
+        self.seed, self.run = settings.alarm.seed, local_runner(settings)
         rng = np.random.default_rng(self.seed)
         size = int(np.clip(Z.shape[1] // 5, 1, 20))
         centres = rng.choice(graph.n_nodes, min(3, graph.n_nodes), replace=False)
         self.sets = [community(graph, int(c), size) for c in centres]
         self.table: list[dict[str, float]] = []  # what was tried, and what it gave
 
-    def choose(self, progress: Progress) -> tuple[Choice, Nystroem]:
+    def choose(self, progress: Progress, processes: Workers | None = None) -> tuple[Choice, Nystroem]:
+        """Width, coupling, ridge and gains, and the features; attempts are shared among ``processes``."""
+        processes = processes or Alone()
+        if processes.workers > 1:
+            self.run = in_turn  # cores are taken
         given = self.settings.estimator
         sigmas = (given.sigma,) if given.sigma is not None else SIGMAS
         couplings = (given.coupling,) if given.coupling is not None else COUPLINGS
@@ -101,11 +105,12 @@ class Tuning:
         first = couplings[0]
         best = self._with(Choice(sigmas[0], first, 0.0, GAINS[0]), first)
         trials = len(sigmas) + len(couplings) - 1
-        best = self._best((replace(best, sigma=s) for s in sigmas), progress, 0, trials)
+        best = self._best((replace(best, sigma=s) for s in sigmas), progress, 0, trials, processes)
         others = [self._with(best, c) for c in couplings[1:]]
         if others:
-            best = self._best([best, *others], progress, len(sigmas) - 1, trials)
+            best = self._best([best, *others], progress, len(sigmas) - 1, trials, processes)
         tried = self._of(best)
+        assert tried is not None
         gain = next((g for g in GAINS if tried[f"leak {g}"] <= LEAK_LIMIT), GAINS[-1])
         inside = next((g for g in INSIDE_GAINS if tried[f"precision {g}"] >= PRECISION), INSIDE_GAINS[-1])
         return replace(best, gain=gain, inside=inside), features(self.Z, best.sigma, self.settings)
@@ -116,32 +121,44 @@ class Tuning:
         ridge = given if given is not None else max(RIDGE_SHARE * coupling, LEAST_RIDGE)
         return replace(choice, coupling=coupling, ridge=ridge)
 
-    def _of(self, choice: Choice, pulse: Callable[[float], None] = lambda _: None) -> dict[str, float]:
-        for tried in self.table:
-            if (tried["sigma"], tried["coupling"], tried["ridge"]) == (
-                choice.sigma,
-                choice.coupling,
-                choice.ridge,
-            ):
-                return tried
-        return self._try(choice, pulse)
+    def _of(self, choice: Choice) -> dict[str, float] | None:
+        key = (choice.sigma, choice.coupling, choice.ridge)
+        return next((t for t in self.table if (t["sigma"], t["coupling"], t["ridge"]) == key), None)
 
-    def _best(self, choices: Iterable[Choice], progress: Progress, done: int, total: int) -> Choice:
+    def _best(
+        self,
+        choices: Iterable[Choice],
+        progress: Progress,
+        done: int,
+        total: int,
+        processes: Workers,
+    ) -> Choice:
+        choices = list(choices)
+        new = [choice for choice in choices if self._of(choice) is None]
+        shares = [0.0] * len(new)
+
+        def pulse(k: int, share: float) -> None:
+            shares[k] = share
+            what = f"kernel width {new[k].sigma:g}, coupling {new[k].coupling:g}"
+            progress(what, (done + len(choices) - len(new) + sum(shares)) / total)
+
+        self.table += processes.map(self.attempt, new, pulse)
         scored: list[tuple[float, Choice]] = []
-        for k, choice in enumerate(choices):
-            what, share = f"kernel width {choice.sigma:g}, coupling {choice.coupling:g}", (done + k) / total
-            progress(what, share)
-            tried = self._of(choice, lambda _, what=what, share=share: progress(what, share))  # type: ignore[misc]
+        for choice in choices:
+            tried = self._of(choice)
+            assert tried is not None
             # Beyond the limit on leakage a setting competes only with others beyond it.
             over = max(tried[f"leak {GAINS[-1]}"] - LEAK_LIMIT, 0.0)
             scored.append((tried["delay"] + 10.0 * over, choice))
         return min(scored, key=lambda pair: pair[0])[1]
 
-    def _try(self, choice: Choice, pulse: Callable[[float], None]) -> dict[str, float]:
+    def attempt(self, choice: Choice, pulse: Callable[[float], None]) -> dict[str, float]:
+        """What ``choice`` gives: a row of the table. One attempt knows nothing of another."""
+        pulse(0.0)
         engine = DensityRatioEngine(
             self.graph, features(self.Z, choice.sigma, self.settings), self.settings, choice, cut=self.cut
         )
-        engine.run = local_runner(self.settings)
+        engine.run = self.run
         null = Playback(engine, self.Z, rows(len(self.Z), self.block, self.seed + 1), pulse)
         null.warm_up()
         null.learn_null(500)
@@ -172,7 +189,7 @@ class Tuning:
         tried |= {f"leak {g}": float(x) for g, x in zip(GAINS, surely / expected, strict=True)}
         precision = (right + 1.0) / (right + wrong + 1.0)
         tried |= {f"precision {g}": float(x) for g, x in zip(INSIDE_GAINS, precision, strict=True)}
-        self.table.append(tried)
+        pulse(1.0)
         return tried
 
     def _rows(self, k: int, i: int) -> Iterator[int]:

@@ -6,13 +6,21 @@ of the group ``detector.runners``; its name is then a value of `engine.type`.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
 
 from detector.engines.base import Engine
 from detector.engines.density_ratio.engine import DensityRatioEngine, Runner, in_turn
 from detector.settings.core import Settings
-from detector.settings.registries import RUNNERS
+from detector.settings.registries import LEARNERS, RUNNERS
 from estimators.core.graph import Graph
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+Work = Callable[[Job, Callable[[float], None]], Result]  # a job, and whom to tell the share that is done
+
+ALONE = 200_000  # values of a history, below which starting a process takes longer than it saves
 
 
 class Starts(Protocol):
@@ -45,3 +53,39 @@ class Inline:
     def start(engine: DensityRatioEngine, graph: Graph, settings: Settings) -> Engine:
         """As it is."""
         return engine
+
+
+class Workers(Protocol):
+    """Who does the jobs of learning that do not depend on each other."""
+
+    workers: int
+
+    def map(
+        self, work: Work[Job, Result], jobs: Sequence[Job], pulse: Callable[[int, float], None]
+    ) -> list[Result]:
+        """``work`` of each of ``jobs``, in their order; ``pulse`` is told the number and share of a job."""
+
+
+class Alone:
+    """Job after job, here."""
+
+    workers = 1
+
+    def map(
+        self, work: Work[Job, Result], jobs: Sequence[Job], pulse: Callable[[int, float], None]
+    ) -> list[Result]:
+        def one(k: int) -> Result:
+            return work(jobs[k], lambda share: pulse(k, share))
+
+        return [one(k) for k in range(len(jobs))]
+
+
+def learners(settings: Settings, values: int, need: int) -> AbstractContextManager[Workers]:
+    """Who learns from a history of so many ``values``: as many as `engine.workers` says and memory holds.
+
+    ``need``: bytes that a job takes.
+    """
+    if values < ALONE or settings.engine.workers == 1:
+        return nullcontext(Alone())
+    made: AbstractContextManager[Workers] = LEARNERS.load("processes").of(settings, need)
+    return made

@@ -33,6 +33,27 @@ def test_verify_is_silent(unit: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_units_of_a_cluster_are_silent_too(unit: Path) -> None:
+    """Head, worker, and the daemon beside them with its drop-in."""
+    cluster = ROOT / "systemd" / "cluster"
+    made = [unit]
+    for name in ("ray-head.service", "ray-worker.service"):
+        made.append(unit.with_name(name))
+        text = (cluster / name).read_text()
+        assert "/opt/detectord/bin/ray start" in text
+        made[-1].write_text(text.replace("/opt/detectord/bin/ray", sys.executable))
+    (unit.parent / "detector.service.d").mkdir()
+    drop_in = (cluster / "detector.service.d-ray.conf").read_text()
+    assert "/opt/detectord/bin/detector run" in drop_in
+    (unit.parent / "detector.service.d" / "ray.conf").write_text(
+        drop_in.replace("/opt/detectord/bin/detector", sys.executable)
+    )
+    done = subprocess.run(
+        [servers.program("systemd-analyze"), "verify", "--man=no", *made], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_exposure_is_low(unit: Path) -> None:
     """At most 1.2 of 10."""
     done = subprocess.run(

@@ -9,6 +9,7 @@ import pytest
 from detector.alignment.samples import Columns
 from detector.engines.density_ratio.joint import SHARE, JointStatistic
 from detector.engines.density_ratio.null_levels import learn_levels
+from detector.engines.density_ratio.playback import quiet
 from detector.network.network import Network
 from detector.pipeline.pipeline import Pipeline
 from detector.settings.core import Settings
@@ -24,7 +25,7 @@ def learnt(dims=(1, 1), seed=0) -> JointStatistic:
     rng = np.random.default_rng(seed)
     made = JointStatistic(GRAPH, dims, 60)
     made.null = [
-        learn_levels(charts, rng.normal(size=(800, N, d)), 5)[0]
+        learn_levels(charts, rng.normal(size=(800, N, d)), 5, quiet)[0]
         for charts, d in zip(made.fresh().charts, dims, strict=True)
     ]
     made.tails = TailScale.fit(np.abs(rng.normal(size=(500, N))) + 1.0, 50)

@@ -1,0 +1,272 @@
+"""Shards as actors of a Ray cluster, on this machine or on many; they and their machines may die.
+
+What a shard is rests on three things: a snapshot in a folder that all machines read, the turns since then,
+which are kept here, and that a turn may be repeated. An actor that dies is started anew by Ray, elsewhere if
+need be, loads its snapshot, takes the turns again, and is what it was; one that does not answer is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from connectors.base import install_line
+from detector.engines.base import EngineUnavailable
+from detector.engines.density_ratio.engine import DensityRatioEngine
+from detector.engines.runners.shard import Answer, OutOfTurn, Shard, Turn
+from detector.engines.runners.sharded import ShardedEngine
+from detector.engines.runners.snapshots import RunFolder, Snapshot
+from detector.settings.core import Settings
+from detector.settings.estimator import EngineSettings
+from estimators.core.graph import Graph
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told that and how it is used
+try:
+    import ray
+    from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
+except ImportError:
+    raise EngineUnavailable(f"engine.type: ray is not installed: run  {install_line('ray')}") from None
+
+log = logging.getLogger(__name__)
+
+EVERY = 250  # turns after which a snapshot is due; to write one takes as long as some 16 of them
+BATCH = 10  # turns repeated within a deadline
+SHARE = 20.0  # and as many times as long as the latest one took
+MOST = 1 << 30  # bytes of turns kept of all shards, beyond which it is due at once
+PATIENCE = 6.0  # deadlines within which a shard must be back
+AGAIN = 0.1  # seconds between two attempts
+VERSIONS = tuple(
+    f"{name} {version(name)}" for name in ("detectord", "numpy", "scipy")
+)  # of what makes the bits
+
+
+class Actor:
+    """A shard in a process of the cluster: nobody until it has loaded a snapshot."""
+
+    def __init__(self) -> None:
+        self.shard: Shard | None = None
+
+    def load(self, snapshot: Snapshot, versions: tuple[str, ...]) -> None:
+        """Begin with ``snapshot``."""
+        if versions != VERSIONS:
+            raise EngineUnavailable(
+                f"a machine of the cluster has {', '.join(VERSIONS)}, this one {', '.join(versions)}: "
+                f"{os.uname().nodename} needs the same"
+            )
+        self.shard = snapshot.read()
+
+    def take(self, turns: Sequence[Turn]) -> Answer:
+        """Those since the snapshot, in order; the answer to the last one."""
+        return [self._known().turn(turn) for turn in turns][-1]
+
+    def turn(self, turn: Turn) -> Answer:
+        return self._known().turn(turn)
+
+    def ask(self, number: int, name: str, given: tuple[Any, ...]) -> Any:
+        return self._known().ask(number, name, given)
+
+    def save(self, path: str) -> Snapshot:
+        return Snapshot.write(self._known(), path)
+
+    def process(self) -> tuple[str, int]:
+        """The machine's id in the cluster, and the process there."""
+        return ray.get_runtime_context().get_node_id(), os.getpid()
+
+    def _known(self) -> Shard:
+        if self.shard is None:
+            raise OutOfTurn("begun anew")
+        return self.shard
+
+
+@dataclass
+class Member:
+    """One shard, as the coordinator knows it."""
+
+    actor: Any
+    snapshot: Snapshot
+    turns: list[Turn] = field(default_factory=list)  # since the snapshot
+
+
+class Cluster:
+    """Holds shards in a Ray cluster: that at `engine.address`, or one on this machine."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.deadline = settings.deadline
+        self.folder = RunFolder(None if settings.storage is None else Path(settings.storage))
+        self.members: list[Member] = []
+        self.recovered = 0  # how many shards were started anew
+        self._number, self._next = 0, 0.0
+        self._connect(settings)
+
+    @classmethod
+    def start(cls, engine: DensityRatioEngine, graph: Graph, settings: Settings) -> ShardedEngine:
+        """The parts of ``engine`` among as many actors as `engine.workers` says; auto: one per free CPU."""
+        cluster = cls(settings.engine)
+        workers = settings.engine.workers
+        most = max(int(ray.available_resources().get("CPU", 1)), 1) if workers == "auto" else workers
+        return ShardedEngine(engine, graph, cluster, most)
+
+    def _connect(self, settings: EngineSettings) -> None:
+        if ray.is_initialized():
+            return
+        logging.getLogger("ray").setLevel(logging.ERROR)  # what it warns of is told here, in a sentence
+        local: dict[str, Any] = {}
+        if settings.address is None:
+            cpus = None if settings.workers == "auto" else settings.workers
+            local = {"num_cpus": cpus, "include_dashboard": False}
+        try:
+            ray.init(
+                address=settings.address or "local",
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                configure_logging=False,
+                **local,
+            )
+        except (RayError, OSError, RuntimeError, ValueError) as error:
+            where = settings.address or "this machine"
+            raise EngineUnavailable(f"engine.address: no Ray cluster at {where}: {error}") from None
+
+    # ------------------------------------------------------------------------------------------ holders
+
+    def begin(self, shards: Iterable[Shard]) -> None:
+        self.close()
+        for k, shard in enumerate(shards):
+            self.members.append(Member(self._actor(), Snapshot.write(shard, self.folder.place(k, 0))))
+        refs = [member.actor.load.remote(member.snapshot, VERSIONS) for member in self.members]
+        free = ray.cluster_resources().get("CPU", 0)
+        for member, ref in zip(self.members, refs, strict=True):
+            try:
+                ray.get(ref, timeout=PATIENCE * self.deadline)
+            except GetTimeoutError:
+                raise EngineUnavailable(
+                    f"engine.workers: {len(self.members)} actors want a CPU each, the cluster has {free:g}"
+                ) from None
+            except RayError as error:
+                self._back(member, error)
+
+    def _actor(self) -> Any:
+        options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+        return ray.remote(**options)(Actor).remote()
+
+    def turn(self, turns: Sequence[Turn]) -> list[Answer]:
+        for member, turn in zip(self.members, turns, strict=True):
+            member.turns.append(turn)
+        self._number = turns[0].number
+        refs = [m.actor.turn.remote(turn) for m, turn in zip(self.members, turns, strict=True)]
+        answers = self._all(self.members, refs, self._repeated)
+        self._save_if_due()
+        return answers
+
+    def ask(self, name: str, given: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
+        members = [self.members[k] for k in given]
+
+        def asked(member: Member) -> Any:
+            return member.actor.ask.remote(self._number, name, given[self.members.index(member)])
+
+        def again(member: Member, timeout: float) -> Any:
+            self._repeated(member, timeout)
+            return ray.get(asked(member), timeout=timeout)
+
+        return dict(zip(given, self._all(members, [asked(m) for m in members], again), strict=True))
+
+    def processes(self) -> list[tuple[str, int]]:
+        """Where each shard is: the machine's id in the cluster, and the process there."""
+        refs = [member.actor.process.remote() for member in self.members]
+        found: list[tuple[str, int]] = ray.get(refs, timeout=PATIENCE * self.deadline)
+        return found
+
+    def close(self) -> None:
+        """Let all shards go."""
+        for member in self.members:
+            ray.kill(member.actor)
+        self.members = []
+
+    # ----------------------------------------------------------------------------------------- failures
+
+    def _all(
+        self, members: Sequence[Member], refs: Sequence[Any], again: Callable[[Member, float], Any]
+    ) -> list[Any]:
+        """What ``refs`` give; of members that fail, what ``again`` gives once they are back."""
+        ray.wait(list(refs), num_returns=len(refs), timeout=self.deadline)
+        found = []
+        for member, ref in zip(members, refs, strict=True):
+            try:
+                found.append(ray.get(ref, timeout=0.0))
+            except RayError as error:
+                found.append(self._back(member, error, again))
+        return found
+
+    def _repeated(self, member: Member, timeout: float) -> Answer | None:
+        """``member`` from its snapshot on; the answer to its last turn. A few at a time: it lives."""
+        ray.get(member.actor.load.remote(member.snapshot, VERSIONS), timeout=timeout)
+        answer: Answer | None = None
+        for first in range(0, len(member.turns), BATCH):
+            ref = member.actor.take.remote(member.turns[first : first + BATCH])
+            answer = ray.get(ref, timeout=timeout)
+        return answer
+
+    def _back(
+        self, member: Member, error: Exception, again: Callable[[Member, float], Any] | None = None
+    ) -> Any:
+        """What ``again`` gives, once the shard is what it was; EngineUnavailable if it cannot be."""
+        k, began, first, timeout = self.members.index(member), time.monotonic(), error, self.deadline
+        log.warning("shard %d: %s; it is started anew", k, _short(error))
+        while True:
+            if isinstance(error, RayTaskError) and not isinstance(error.cause, OutOfTurn):
+                raise error.cause  # it lives, and says what is wrong
+            if isinstance(error, GetTimeoutError):
+                timeout *= 2.0  # to start takes longer than to answer
+            if isinstance(error, GetTimeoutError) or (
+                isinstance(error, ActorDiedError) and error is not first  # for good
+            ):
+                ray.kill(member.actor)
+                member.actor = self._actor()
+            if time.monotonic() - began > PATIENCE * self.deadline:
+                raise EngineUnavailable(f"a shard did not come back: {_short(error)}") from None
+            try:
+                answer = (again or self._repeated)(member, timeout)
+                break
+            except RayError as latest:
+                error = latest
+                time.sleep(AGAIN)
+        self.recovered += 1
+        log.warning(
+            "shard %d: back after %.1f s, %d turns repeated", k, time.monotonic() - began, len(member.turns)
+        )
+        return answer
+
+    # ---------------------------------------------------------------------------------------- snapshots
+
+    def _save_if_due(self) -> None:
+        kept = len(self.members[0].turns)
+        due = kept >= EVERY and time.monotonic() >= self._next
+        if kept % 10 or not (due or sum(t.size for m in self.members for t in m.turns) > MOST):
+            return
+        began = time.monotonic()
+        refs = [m.actor.save.remote(self.folder.place(k, self._number)) for k, m in enumerate(self.members)]
+        ray.wait(refs, num_returns=len(refs), timeout=self.deadline)
+        for k, (member, ref) in enumerate(zip(self.members, refs, strict=True)):
+            try:
+                made: Snapshot = ray.get(ref, timeout=0.0)
+            except RayActorError:
+                continue  # the next turn finds out; what there was is kept
+            except GetTimeoutError:
+                log.warning("shard %d: no snapshot within %g s", k, self.deadline)
+                continue
+            except RayTaskError as error:
+                log.warning("shard %d: no snapshot: %s", k, _short(error.cause))
+                continue
+            old, member.snapshot, member.turns = member.snapshot, made, []
+            Path(old.path).unlink(missing_ok=True)
+        self._next = time.monotonic() + SHARE * (time.monotonic() - began)
+
+
+def _short(error: BaseException) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

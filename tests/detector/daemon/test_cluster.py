@@ -1,0 +1,74 @@
+"""The daemon with its engine in a Ray cluster: nothing is lost, nothing is told twice, whoever dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.detector import rig
+from tests.detector.engines.runners import clusters
+
+TICKS, HALF = 1100, 700
+SOURCE = {"type": "file", "mode": "tail", "poll": "20ms"}
+QUIET = {"diagnosis": rig.only()}
+
+
+def config(folder: Path, **engine: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    source = {**SOURCE, "path": str(folder / "in.jsonl")}
+    groups: dict[str, Any] = {"sources": {"in": source}, "engine": {"parts": 2, **engine}, **QUIET}
+    return rig.write_config(folder, **groups)
+
+
+def feed(folder: Path, first: int, last: int) -> None:
+    whole = list(rig.lines(0, TICKS, every=60, lasts=15))
+    with (folder / "in.jsonl").open("a") as file:
+        file.write("".join(line + "\n" for line in whole[first * 8 : last * 8]))
+
+
+def taken(service: rig.Service, ticks: int) -> None:
+    """Until all samples of so many ticks are in the pipeline."""
+    rig.wait_for(lambda: service.metric("samples_received_total") >= 8 * ticks, what="samples")
+    rig.wait_for(lambda: service.metric("queue_samples") == 0, what="an empty queue")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a daemon of one process says."""
+    folder = tmp_path_factory.mktemp("alone")
+    path = config(folder)
+    feed(folder, 0, TICKS)
+    with rig.Service(path) as service:
+        taken(service, TICKS)
+        assert service.stop() == 0
+    found = rig.ids(folder / "out.jsonl")
+    assert len(found) > 10
+    return found
+
+
+def test_a_head_that_dies_costs_nothing(tmp_path: Path, alone: list[str]) -> None:
+    """Its daemon ends or says so, is started again by systemd, and finds a new cluster at the old address."""
+    made = clusters.started(4)
+    port = int(made.address.rpartition(":")[2])
+    try:
+        path = config(tmp_path, type="ray", workers=2, deadline="2s", address=made.address,
+                      storage=str(tmp_path / "shared"))  # fmt: skip
+        feed(tmp_path, 0, HALF)
+        with rig.Service(path, fork=False) as service:
+            taken(service, HALF)
+            clusters.power_off(made.head_node)
+            feed(tmp_path, HALF, TICKS)
+            assert service.process.wait(240) == 74
+            assert "a shard did not come back" in service.said()
+    finally:
+        clusters.end(made)
+    made = clusters.started(4, gcs_server_port=port)
+    try:
+        with rig.Service(path, fork=False) as service:
+            rig.wait_for(lambda: len(rig.ids(tmp_path / "out.jsonl")) >= len(alone), 240.0, "the other half")
+            assert service.stop() == 0
+    finally:
+        clusters.end(made)
+    assert rig.ids(tmp_path / "out.jsonl") == alone
