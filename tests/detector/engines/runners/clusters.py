@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,13 @@ STORE = 80 << 20
 
 
 def started(head_cpus: int, **head: Any) -> Cluster:
-    given = {"num_cpus": head_cpus, "include_dashboard": False, "object_store_memory": STORE}
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # names of sockets must be short
+    given = {
+        "temp_dir": folder,
+        "num_cpus": head_cpus,
+        "include_dashboard": False,
+        "object_store_memory": STORE,
+    }
     return Cluster(
         initialize_head=True, head_node_args=given | {"_system_config": HEALTH} | head, shutdown_at_exit=False
     )
@@ -66,4 +74,7 @@ def there(pid: int) -> bool:
 
 def end(cluster: Cluster) -> None:
     ray.shutdown()
+    folder = cluster.head_node.get_temp_dir_path() if cluster.head_node else None
     cluster.shutdown()
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
