@@ -28,15 +28,11 @@ STORE = 80 << 20
 
 def started(head_cpus: int, **head: Any) -> Cluster:
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # names of sockets must be short
-    given = {
-        "temp_dir": folder,
-        "num_cpus": head_cpus,
-        "include_dashboard": False,
-        "object_store_memory": STORE,
-    }
-    return Cluster(
-        initialize_head=True, head_node_args=given | {"_system_config": HEALTH} | head, shutdown_at_exit=False
-    )
+    given = {"temp_dir": folder, "num_cpus": head_cpus, "include_dashboard": False} | head
+    given |= {"object_store_memory": STORE, "_system_config": HEALTH}
+    made = Cluster(initialize_head=True, head_node_args=given, shutdown_at_exit=False)
+    made.folder = folder
+    return made
 
 
 def node(cluster: Cluster, cpus: int) -> Any:
@@ -74,7 +70,5 @@ def there(pid: int) -> bool:
 
 def end(cluster: Cluster) -> None:
     ray.shutdown()
-    folder = cluster.head_node.get_temp_dir_path() if cluster.head_node else None
     cluster.shutdown()
-    if folder:
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(cluster.folder, ignore_errors=True)
