@@ -35,6 +35,7 @@ class Exceedances:
         0.98,
         0.99,
     )  # the same of levels that quiet data come near
+    CLOSE = 0.6  # share of the threshold; data that are restless at rare heights may be calm at common ones
     NEARER, FEW = 5.0, 10
     OFTEN = 0.01  # episodes per tick, beyond which they run into one another
     WANTED, ENOUGH = 400, 100  # episodes for a tail
@@ -86,16 +87,18 @@ class Exceedances:
         nodes = np.concatenate(self._nodes)
         return np.concatenate(self._ticks), nodes, np.concatenate(self._values) / self._weight[nodes]
 
-    def near(self, budget: float, graph: Graph, gap: int) -> tuple[float, float]:
+    def near(self, budget: float, tail: Tail, graph: Graph, gap: int) -> tuple[float, float]:
         """A level near the threshold of a ``budget`` per tick, and how many episodes per tick pass it.
 
-        Of the levels that are passed at most NEARER times as often as the budget, or FEW times in all, the
-        one with most episodes: how often it is passed later tells soonest whether data are as quiet as these.
+        Of the levels above CLOSE of the threshold that are passed at most NEARER times as often as the
+        budget, or FEW times in all, the one with most episodes: how often it is passed later tells soonest
+        whether data are as quiet as these.
         """
         ticks, _, values = self._weighted()
         highest = np.zeros(self.n_ticks)
         np.maximum.at(highest, ticks, values)
-        levels = np.unique(np.maximum(np.quantile(highest, self.NEAR), self.KEPT * self._weight.min()))
+        least = max(self.CLOSE * tail.threshold(budget), self.KEPT * self._weight.min())
+        levels = np.unique(np.maximum(np.quantile(highest, self.NEAR), least))
         counts = [len(self.peaks(float(level), graph, gap)) for level in levels]
         most = min(max(self.NEARER * budget * self.n_ticks, self.FEW), self.OFTEN * self.n_ticks)
         able = [k for k, count in enumerate(counts) if count <= most]

@@ -26,6 +26,7 @@ from estimators.core.types import Floats
 from estimators.streaming.level_charts import TEST
 from estimators.streaming.tail_scale import TailScale
 from estimators.timeseries.block_bootstrap import block_length, correlation_time
+from estimators.timeseries.extremes import Tail
 
 ADVISED = 6  # times all windows that a history should hold; shorter ones are learnt from whole
 STRETCHES = 300  # correlation times in a history that can vouch for a rate
@@ -86,6 +87,7 @@ def calibrate(
         kept_levels = None if levels is None else levels[:kept]
         learnt = _learn(engine, learn, kept_levels, correlation, processes, tell)
         budget = settings.alarm.budget
+        tail, near = _tail(learnt, budget.per_tick(step))
         report = CalibrationReport(
             choice,
             features.rank,
@@ -94,11 +96,11 @@ def calibrate(
             block,
             step,
             learnt.found.node_threshold(),
-            learnt.found.tail(graph, learnt.gap),
+            tail,
             budget,
             str(budget),
             trials=tuning.table,
-            near=learnt.found.near(budget.per_tick(step), graph, learnt.gap),
+            near=near,
         )
         _warn(report, kept, need, correlation)
         if cut.holds_all:
@@ -110,16 +112,20 @@ def calibrate(
             tell("threshold, from the whole history", 0.8)
             learnt = _learn(engine.fresh(), Z, levels, correlation, processes, tell)
             report.threshold = learnt.found.node_threshold()
-            report.tail, report.near = (
-                learnt.found.tail(graph, learnt.gap),
-                learnt.found.near(budget.per_tick(step), graph, learnt.gap),
-            )
+            report.tail, report.near = _tail(learnt, budget.per_tick(step))
             report.caution = _needed(learnt, kept, report)
             _warn_contradicted(report)
         learnt.run.pulse = quiet
         report.delays = delays(learnt.run, graph, report, settings.alarm.seed, processes, tell)
         tell("done", 1.0)
         return learnt.engine.fresh(), report
+
+
+def _tail(learnt: _Learnt, budget: float) -> tuple[Tail, tuple[float, float]]:
+    """Of the episodes of a quiet run, and a level near the threshold of a budget per tick."""
+    graph = learnt.engine.graph
+    tail = learnt.found.tail(graph, learnt.gap)
+    return tail, learnt.found.near(budget, tail, graph, learnt.gap)
 
 
 def _memory(Z: Floats, settings: Settings) -> int:
