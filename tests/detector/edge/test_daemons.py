@@ -1,4 +1,4 @@
-"""Real daemons and a real Mosquitto: two boxes are one network, whatever befalls them (T30)."""
+"""Real daemons and a real Mosquitto: two boxes are one network, whatever befalls them (T31)."""
 
 from __future__ import annotations
 
