@@ -126,7 +126,7 @@ def script(folder: Path) -> subprocess.Popen[str]:
     (folder / "script.py").write_text(SCRIPT)
     return subprocess.Popen(
         [sys.executable, folder / "script.py"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{Path(__file__).parents[4]}"},
+        env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": f"{folder}{os.pathsep}{Path(__file__).parents[4]}"},
     )  # fmt: skip
 
 
