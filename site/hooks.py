@@ -48,6 +48,15 @@ WATCHING = [
 CONNECTORS = ["Sample", "Batch", "Source", "Sink", "ConnectorError"]  # what packages with their own need
 
 
+def on_config(config: MkDocsConfig) -> None:
+    """Pages of docs/ that mkdocs.yml does not name are shown at the end: a new page must not be forgotten."""
+    assert config.nav is not None
+    docs = Path(config.docs_dir)
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    if rest := sorted(pages - set(re.findall(r"[\w/-]+\.md", str(config.nav)))):
+        config.nav.append({"More": rest})
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, page in ELSEWHERE.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text()))

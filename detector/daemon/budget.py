@@ -31,7 +31,7 @@ class ChosenBudget:
 
     def of(self, config: Config) -> Config:
         """A configuration from the file, with the budget that counts."""
-        if self.override is None or self.override.instead_of != str(config.alarm.budget):
+        if self.override is None or not _fits(self.override, config):
             return config
         return _with(config, Budget.parse(self.override.budget))
 
@@ -40,7 +40,7 @@ class ChosenBudget:
         self.configured = config.alarm.budget
         if self.override is None:
             return
-        if self.override.instead_of == str(self.configured):
+        if _fits(self.override, config):
             log.warning(
                 "alarm.budget is %s, set at the console by %s, instead of %s",
                 self.override.budget, self.override.who, self.configured,
@@ -56,6 +56,8 @@ class ChosenBudget:
         """Take another budget; None: that of the file. ValueError if the pipeline cannot take it."""
         daemon = self._daemon
         await daemon.reloaded()
+        if daemon.config.edge is not None:
+            raise ValueError("alarm.budget is that of several boxes: change it in all their configurations")
         wanted = self.configured if budget is None else budget
         new = _with(daemon.config, wanted)
         plan = dataclasses.replace(daemon.worker.plan, settings=new.settings())
@@ -72,6 +74,11 @@ class ChosenBudget:
         recorder = self._daemon.recorder
         await recorder.ask(recorder.store.write, put_budget, override)
         self.override = override
+
+
+def _fits(override: BudgetOverride, config: Config) -> bool:
+    """Several boxes have one budget, which is that of their files."""
+    return override.instead_of == str(config.alarm.budget) and config.edge is None
 
 
 def _with(config: Config, budget: Budget) -> Config:

@@ -127,8 +127,8 @@ class Daemon:
         self.recorder = Committer(store, self.config.state, self.metrics, self._told, self._committed)
         self.budget = ChosenBudget(self, await self.recorder.ask(store.read, read_budget))
         await self.budget.adopt(self.config)
-        self.config = self.budget.of(self.config)
-        plan = dataclasses.replace(plan, settings=self.config.settings())
+        if (config := self.budget.of(self.config)) is not self.config:
+            self.config, plan = config, dataclasses.replace(plan, settings=config.settings())
         self.recorder.given_up = self._given_up
         self.recorder.stream_time = self._stream_time
         stored = await self.recorder.ask(store.read, silences.read)

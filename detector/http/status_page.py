@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from detector.http.answers import Problem
 from detector.http.service import SERVICE, Service
 from detector.network.communities import communities, folded
-from detector.network.layout import layout
+from detector.network.layout import spaced
 from detector.network.network import Network
 from estimators.core.graph import Graph
 from estimators.core.types import Floats
@@ -118,13 +118,10 @@ def drawn(network: Network, components: tuple[str, ...] = ()) -> bytes:
     if len(group) and group.max() + 1 < len(group):
         small = folded(network.graph, group)
         content.groups = group.tolist()
-        if network.positions is None:
-            content.group_places = _unit(layout(small))
-        else:  # where their nodes are, on the average
-            count = np.bincount(group)
-            content.group_places = _unit(
-                np.stack([np.bincount(group, places[:, axis]) / count for axis in (0, 1)], axis=1)
-            )
+        # Where their nodes are, on the average; apart, unless the places are those of a real map.
+        count = np.bincount(group)
+        middle = np.stack([np.bincount(group, places[:, axis]) / count for axis in (0, 1)], axis=1)
+        content.group_places = _unit(middle if network.positions is not None else spaced(middle, small))
         content.group_links = _strongest(small)[0]
     return msgspec.json.encode(content)
 

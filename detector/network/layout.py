@@ -35,6 +35,11 @@ def layout(graph: Graph) -> Floats:
     return large_layout(graph)
 
 
+def spaced(places: Floats, graph: Graph) -> Floats:
+    """About the same positions, with about one unit between neighbours on paper."""
+    return _pushed_apart((places - places.mean(axis=0)) / np.maximum(places.std(), 1e-9), graph.matrix())
+
+
 def large_layout(graph: Graph) -> Floats:
     """Positions (N, 2), about one unit between neighbours."""
     part_of = graph.parts

@@ -133,7 +133,7 @@ class Pipeline:
         events = []
         if first:
             wanted = self.settings.alarm.learn
-            summary = f"learning what quiet looks like from {wanted} samples per node; no alarms until then"
+            summary = f"learning what is normal from {wanted} samples per node; no alarms until then"
             events.append(detector_event("detector.learning", tick.end, summary, {"samples": wanted}))
         if self.history.share(self.settings.alarm.learn) >= 1.0:
             events += self._finish_learning(tick.end)
@@ -193,7 +193,8 @@ class Pipeline:
         """What was learnt is known: from now on other boxes can be heard, and be told."""
         around, engine = self.network.surroundings, self.engine
         if around is not None and around.box is not None and isinstance(engine, DensityRatioEngine):
-            self.neighbours = Neighbours(around, engine.boundary.width, edge_learning.spec_of(engine))
+            told, spec = engine.boundary, edge_learning.spec_of(engine)
+            self.neighbours = Neighbours(around, told.width, told.parameters, spec)
 
     def hear(self, body: bytes) -> str:
         """What another box told, in its turn among the samples; who. `edge.messages.Refused` says why not."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import json
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import cramjam
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -24,10 +21,9 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from connectors import Batch
-from connectors.codec.otlp import otlp_points
-from connectors.codec.paths import Rejected
-from connectors.codec.remote_write import _write_request, remote_points
-from connectors.codec.series import Series, SeriesReader
+from connectors.base import installed
+from connectors.codec.remote_write import _write_request
+from connectors.http import HttpSource
 from tests import servers
 from tests.connectors.test_http import Daemon, run
 
@@ -188,6 +184,16 @@ def test_prometheus_writes_to_us(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(main(), 240))
 
 
+def test_what_is_configured_needs_its_library() -> None:
+    """`detector check` names what is missing before a sender meets it."""
+    assert HttpSource.requires(HttpSource.Config()) == {}
+    needed = HttpSource.requires(HttpSource.Config.model_validate({"otlp": OTLP}))
+    assert set(needed) == {"otlp"}
+    assert all(map(installed, needed["otlp"]))
+    assert not installed("opentelemetry.no_such_package")
+    assert not installed("no_such_package.at_all")
+
+
 def written(**labels: str) -> bytes:
     request = _write_request()()
     series = request.timeseries.add()
@@ -227,15 +233,3 @@ def test_remote_write_has_honest_statuses() -> None:
             assert (await daemon.post("/api/v1/write", good, Content_Encoding="identity"))[0] == 415
 
     run(main)
-
-
-@given(st.binary(max_size=200), st.sampled_from(["raw", "snappy", "json", "protobuf"]))
-def test_no_bytes_raise_anything_else(body: bytes, how: str) -> None:
-    batch, reader = Batch(), SeriesReader(Series())
-    data = snappy(body) if how == "snappy" else body
-    with contextlib.suppress(Rejected):
-        if how in ("raw", "snappy"):
-            reader.read(remote_points(data, 1000), batch)
-        else:
-            reader.read(otlp_points(data, how == "json", 1.0, batch, reader), batch)
-    assert batch.received == len(batch.samples) + sum(batch.rejected.values())

@@ -1,4 +1,4 @@
-"""History for other programs: the latest record of each incident as CSV or as JSON lines."""
+"""History for other programs: incidents as CSV or JSON lines, and the signal of one node as CSV."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from msgspec import Meta
 
 from detector.events.model import iso
 from detector.http.answers import parse_query
+from detector.http.console.signals import HistoryQuery, history
 from detector.http.service import SERVICE
 
 MOST = 10_000  # incidents
+ROWS = 1_000_000  # of a node: all that is stored
 COLUMNS = (
     "incident", "state", "severity", "onset", "opened", "ended", "resolution", "nodes", "peak", "threshold",
     "summary", "alarm", "type", "note",
@@ -38,6 +40,22 @@ async def incidents(request: web.Request) -> web.Response:
     rows.writerow(COLUMNS)
     rows.writerows([_plain(value) for value in _row(one)] for one in found)
     return _file(written.getvalue().encode(), "text/csv", "incidents.csv")
+
+
+async def node(request: web.Request) -> web.Response:
+    service, name = request.app[SERVICE], request.match_info["name"]
+    found = await history(service, name, parse_query(request, HistoryQuery).span, ROWS)
+    names = [component or "value" for component in found.components]
+    parts = [("", found.mean), *((" lowest", found.low), (" highest", found.high))]
+    kept = [(ending, columns) for ending, columns in parts if columns]
+    header = [f"{component}{ending}" for ending, _ in kept for component in names]
+    columns = [column for _, part in kept for column in part]
+    written = io.StringIO()
+    rows = csv.writer(written)
+    rows.writerow(["time", *map(_plain, header), "statistic", "event statistic"])
+    for values in zip(map(iso, found.times), *columns, found.statistic, found.event_statistic, strict=True):
+        rows.writerow(values)
+    return _file(written.getvalue().encode(), "text/csv", "history.csv")
 
 
 def _row(one: dict[str, Any]) -> list[Any]:

@@ -127,25 +127,28 @@ async def _distributions(service: Service, incident: str) -> list[Distribution]:
 
 
 async def of_node(request: web.Request) -> web.Response:
-    service, name = request.app[SERVICE], request.match_info["name"]
+    span = parse_query(request, HistoryQuery).span
+    return _large(await history(request.app[SERVICE], request.match_info["name"], span, ROWS))
+
+
+async def history(service: Service, name: str, span: float, most: int) -> NodeHistory:
+    """What is stored of a node, in at most so many rows; Problem if there is none of that name."""
     view = service.view
     if name not in view.network.node_index.index:
         raise Problem(404, "there is no such node")
-    span = parse_query(request, HistoryQuery).span
     now = math.inf if view.watermark is None else view.watermark
     blocks = await service.signals([name])
     since = (now if math.isfinite(now) else 0.0) - span
     tier = _tier(await service.read(signals.begins), blocks, since)
     stored = (await service.read(signals.read_signals, [name], tier, since, math.inf))[name]
     parts = [stored, *(signals.of_block(one, 0) for one in blocks if one.tier == tier and one.names)]
-    signal = Signal.joined(parts).between(since, math.inf).thinned(ROWS)
+    signal = Signal.joined(parts).between(since, math.inf).thinned(most)
     width = next((block.width for block in blocks if block.tier == tier), None)
-    content = NodeHistory(
+    return NodeHistory(
         name=name, width=width, components=_components(service, [signal]), **_columns(signal),
         threshold=_number(view.threshold), event_threshold=_number(view.event_threshold),
         incidents=await _incidents_of(service, name, since),
     )  # fmt: skip
-    return _large(content)
 
 
 def _tier(stored: dict[int, float], blocks: list[Block], since: float) -> int:

@@ -64,7 +64,7 @@ function showPromise(status) {
   if (promised) {
     lines.push(element("p", {}, "False incidents promised: at most ", element("strong", { textContent: status.promise ?? promised }), `, whole network (${promised}).`));
     if (status.report?.budget && status.promise !== status.report.budget) {
-      lines.push(element("p", { class: "soft", textContent: `The budget is ${status.report.budget}: more than the data can vouch for so far.` }));
+      lines.push(element("p", { class: "soft", textContent: `The budget is ${status.report.budget}: more than the data support so far.` }));
     }
     const observed = rate(status.observed_rate);
     const bad = status.observed_rate !== null && status.observed_rate > status.promised_rate;

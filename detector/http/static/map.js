@@ -137,10 +137,10 @@ export class NetworkMap {
   paintNodes(context, points) {
     const colour = colours();
     const inside = points.filter(([x, y]) => x > 0 && y > 0 && x < this.width && y < this.height).length;
-    const radius = Math.min(9, Math.max(3, 0.24 * Math.sqrt((this.width * this.height) / Math.max(inside, 1))));
     const order = points.map((_, node) => node).sort((a, b) => this.rank(a) - this.rank(b));
     // A group is as large as it has nodes.
     const counts = this.network.counts;
+    const radius = Math.min(9, Math.max(3, (counts ? 0.17 : 0.24) * Math.sqrt((this.width * this.height) / Math.max(inside, 1))));
     const most = counts ? Math.max(...counts) : 1;
     const large = (node) => (counts ? radius * (0.7 + 1.1 * Math.sqrt(counts[node] / most)) : radius);
     for (const node of order) draw(context, this.letter(node), ...points[node], large(node), this.share(node));

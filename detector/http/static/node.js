@@ -1,6 +1,6 @@
 // The page of one node: hours or days of history, its windows now, ratio, scores, neighbours; refreshed while it is open.
 
-import { get } from "./api.js";
+import { download, get } from "./api.js";
 import { RatioChart, SignalChart } from "./charts.js";
 import { colours, STATES } from "./marks.js";
 import { incidentPath, nodePath } from "./router.js";
@@ -21,6 +21,7 @@ export class NodePage {
     this.group = new TimeGroup();
     byId("history-tools").replaceChildren(this.group.tools("Time that is shown"));
     byId("history-span").addEventListener("change", () => this.wider());
+    byId("history-export").addEventListener("click", () => download(`/api/v1/nodes/${encodeURIComponent(this.name)}/export?span=${byId("history-span").value}`, "history.csv").catch(failed));
     byId("node-close").addEventListener("click", left);
     this.section.addEventListener("keydown", (event) => event.key === "Escape" && left());
   }

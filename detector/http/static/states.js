@@ -58,7 +58,7 @@ export class StateLine {
     const ended = this.sources && Object.values(this.sources).length > 0 && Object.values(this.sources).every((source) => source.status === "ended");
     const still = Date.now() - this.moved > STILL_MS;
     const late = `latest data ${clock(frame.watermark, true)}`;
-    if (frame.phase === "learning") return ["learning", "learning", still ? `No samples arrive; ${late}. No alarms until it has learnt.` : `What quiet looks like: ${percent(frame.progress)} seen. No alarms until then.`];
+    if (frame.phase === "learning") return ["learning", "learning", still ? `No samples arrive; ${late}. No alarms until it has learnt.` : `Learning what is normal: ${percent(frame.progress)}. No alarms until then.`];
     const open = `${plural(frame.incidents, "incident")} open`;
     if (ended) return ["still", "input ended", `${late}; ${open} at the end.`];
     if (still) return ["still", "no data arrive: changes are not seen", `${late}; ${open} then.`];

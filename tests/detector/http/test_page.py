@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import http.client
 import json
 import re
@@ -130,7 +131,14 @@ def test_network_history_and_stream(feed: Feed) -> None:
         assert abs(view["centre"][0] - 20.0) < 1.0
         assert len(view["scales"]) == 2
         assert view["held"] is False
+        response, body = get(feed, f"/api/v1/nodes/{quote(name, safe='')}/export", **TOKEN)
+        rows = list(csv.DictReader(body.decode().splitlines()))
+        assert response.headers["Content-Type"].startswith("text/csv")
+        assert [round(float(row["value"]), 3) for row in rows] == [round(x, 3) for x in found["mean"][0]]
+        assert rows[0]["time"].endswith("Z")
+        assert (rows[0]["statistic"], rows[-1]["statistic"]) == ("", str(found["statistic"][-1]))
     assert get(feed, "/api/v1/nodes/nobody/history", **TOKEN)[0].status == 404
+    assert get(feed, "/api/v1/nodes/nobody/export", **TOKEN)[0].status == 404
 
 
 def message(stream: http.client.HTTPResponse) -> tuple[str, dict[str, object]]:

@@ -6,7 +6,8 @@ import networkx as nx
 import numpy as np
 from scipy.spatial import cKDTree
 
-from detector.network.layout import large_layout
+from detector.network.communities import communities, folded
+from detector.network.layout import large_layout, spaced
 from estimators.core.graph import Graph
 
 
@@ -38,3 +39,17 @@ def test_parts_and_lonely_nodes_do_not_overlap() -> None:
             apart = (one.max(axis=0) < other.min(axis=0)) | (other.max(axis=0) < one.min(axis=0))
             assert apart.any()
     np.testing.assert_array_equal(places, large_layout(graph))
+
+
+def test_groups_of_a_very_large_network_keep_their_places_and_their_distance() -> None:
+    """A hundred times a hundred: the groups on paper are where their nodes are, and none covers another."""
+    graph = graph_of(nx.grid_2d_graph(100, 100))
+    group = communities(graph)
+    real = np.stack(np.divmod(np.arange(10_000), 100), axis=1).astype(float)
+    count = np.bincount(group)
+    middle = np.stack([np.bincount(group, real[:, axis]) / count for axis in (0, 1)], axis=1)
+    placed = spaced(middle, folded(graph, group))
+    nearest = cKDTree(placed).query(placed, k=2)[0][:, 1]
+    assert np.quantile(nearest, 0.05) > 0.4
+    for axis in (0, 1):
+        assert abs(np.corrcoef(middle[:, axis], placed[:, axis])[0, 1]) > 0.97

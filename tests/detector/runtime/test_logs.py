@@ -139,7 +139,8 @@ def test_operations_manual_names_what_exists() -> None:
     from detector.runtime.metrics import TABLE
     from detector.settings.service import HttpSettings, StateSettings
 
-    text = (ROOT / "docs" / "operations.md").read_text()
+    pages = ("operations", "state", "http")
+    text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in pages)
     known = {f"detector_{metric.name}" for metric in TABLE}
     assert set(re.findall(r"\bdetector_[a-z_]+", text)) <= known
     for name in ("journal_max", "history", "outbox_records", "outbox_size", "outbox_full", "commit_every",
