@@ -124,9 +124,10 @@ class Wait:
 def script(folder: Path) -> subprocess.Popen[str]:
     (folder / "tests_of_a_script.py").write_text(WORK)
     (folder / "script.py").write_text(SCRIPT)
+    paths = f"{folder}{os.pathsep}{Path(__file__).parents[4]}"
     return subprocess.Popen(
         [sys.executable, folder / "script.py"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{Path(__file__).parents[4]}"},
+        env=os.environ | {"TMPDIR": str(folder), "PYTHONPATH": paths},
     )  # fmt: skip
 
 
