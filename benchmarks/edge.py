@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import deque
@@ -21,6 +22,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import edge_network as net
 from detector.edge import messages
@@ -155,7 +158,10 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, default=5000)
     parser.add_argument("--daemons", action="store_true")
     parser.add_argument("--rate", type=float, default=2.0, help="ticks per second of the daemons")
+    parser.add_argument("--quick", action="store_true", help="two boxes, 500 ticks")
     given = parser.parse_args()
+    if given.quick:
+        given.boxes, given.ticks = [2], 500
     for k in given.boxes:
         begun = time.monotonic()
         if given.daemons:

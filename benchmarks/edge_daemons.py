@@ -13,6 +13,8 @@ import numpy as np
 import yaml
 from msgspec import convert
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from benchmarks import edge_network as net
 from benchmarks.edge_wire import HUB, Wires
 from detector.events.model import Event
@@ -156,13 +158,16 @@ def run(
         for outcome in ("sent", "heard", "late", "dropped", "failed")
     }
     sent = sum(value(page, "boundary_bytes_total", direction="sent") for page in pages)
-    neighbours = sum(len(net.around(k, box).neighbours) for box in net.boxes(k)) / k
+    read = sum(
+        value(page, "boundary_messages_total", outcome="sent") * box.neighbours
+        for box, page in zip(made, pages, strict=True)
+    )
     return {
         "events": events,
         "ages": ages,
         "bytes": sent / seconds / k,
         "totals": totals,
-        "neighbours": neighbours,
+        "share": totals["heard"] / max(read, 1.0),
     }
 
 
@@ -181,10 +186,9 @@ def compare(k: int, ticks: int, rate: float, folder: Path, alone: dict[str, Any]
     for delay, loss in CONDITIONS:
         ran = run(k, X, rate, folder, state, delay, loss)
         found, told = net.score(ran["events"], truths), ran["totals"]
-        share = told["heard"] / max(told["sent"] * ran["neighbours"], 1.0)
         print(
             f"| {1e3 * delay:.0f} ms | {loss:.0%} | {len(found.found)} of {len(truths)} | "
             f"{np.median(found.found):.0f} | {found.false} | {np.mean(ran['ages']):.2f} | "
             f"{ran['bytes'] / 1e3:.2f} | "
-            f"{told['sent']:.0f}, {told['dropped']:.0f}, {share:.1%} |", flush=True,
+            f"{told['sent']:.0f}, {told['dropped']:.0f}, {ran['share']:.1%} |", flush=True,
         )  # fmt: skip

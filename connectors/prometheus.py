@@ -168,8 +168,11 @@ class PrometheusSource(Source):
             for series in await self._range(text, first * step, end * step):
                 node = _node(query.node, series.metric)
                 for moment, value in series.values:
-                    place = (round(moment / step), node)
-                    found.setdefault(place, [math.nan] * len(texts))[i] = float(value)
+                    number = round(moment / step)
+                    if not first <= number <= end:  # nobody asked for it
+                        batch.reject("time")
+                        continue
+                    found.setdefault((number, node), [math.nan] * len(texts))[i] = _number(value)
         given = self._given[key]
         samples = []
         for (number, node), values in sorted(found.items()):
@@ -223,6 +226,14 @@ def _key(query: Query) -> str:
 
 def _texts(query: Query) -> list[str]:
     return [query.query] if isinstance(query.query, str) else query.query
+
+
+def _number(text: str) -> float:
+    """As Prometheus writes numbers; what is none is infinite, which is refused."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else math.inf
+    except ValueError:
+        return math.inf
 
 
 def _node(template: str, labels: dict[str, str]) -> str:

@@ -29,6 +29,7 @@ from detector.diagnosis.actions import Action, ActionError, Arguments
 from detector.diagnosis.repository import Repository
 from detector.events.wording import when
 from detector.incidents.case import Case
+from detector.storage.cases import Model
 from estimators.core.types import Floats
 
 KIND = "adapt"
@@ -38,12 +39,17 @@ class Fit(Arguments):
     """What `detector adapt fit --incident` asks for."""
 
     pairs: Annotated[bytes, Meta(description="CSV of labelled pairs: a header, one row per observation.")]
-    target: Annotated[str, Meta(description="Column that the model predicts.")]
+    target: Annotated[
+        str | list[str], Meta(description="Column that the model predicts; a list of several for one model.")
+    ]
     incident: Annotated[str, Meta(description="Incident whose shift is to be met.")]
     features: Annotated[
         list[str], Meta(description="Columns that it predicts from; all components of the node if not given.")
     ] = msgspec.field(default_factory=list)
-    present: Annotated[str | None, Meta(description="Column of the predictions of the model in use.")] = None
+    present: Annotated[
+        str | list[str] | None,
+        Meta(description="Column of the predictions of the model in use; a list, one for each target."),
+    ] = None
     node: Annotated[str | None, Meta(description="Node; the strongest if not given.")] = None
     ratio: Annotated[Literal["spectral", "grulsif"], Meta(description="How weights are estimated.")] = (
         "spectral"
@@ -67,6 +73,19 @@ class Fit(Arguments):
         str, Meta(max_length=200, description="Keep it under this name; NODE.TARGET if not given.")
     ] = ""
     page: Annotated[bool, Meta(description="Give a page about it, too.")] = False
+
+    @property
+    def targets(self) -> list[str]:
+        return _listed(self.target)
+
+    @property
+    def shown(self) -> list[str]:
+        """Columns of present predictions."""
+        return [] if self.present is None else _listed(self.present)
+
+
+def _listed(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
 
 
 class Name(Arguments):
@@ -102,7 +121,7 @@ class Shift:
     def columns(self, columns: Columns, given: Fit) -> tuple[str, ...]:
         """Features by name. Of a node with one component, it may be called otherwise in the file."""
         components = self.case.components
-        others = tuple(name for name in columns.names if name not in (given.target, given.present))
+        others = tuple(name for name in columns.names if name not in (*given.targets, *given.shown))
         one = others if len(components) == len(others) == 1 else components
         wanted = tuple(given.features) or one
         if len(components) == len(wanted) == 1:
@@ -150,7 +169,7 @@ def fit(repository: Repository, given: Fit) -> dict[str, Any]:
     """Refit under the shift of an incident, and keep the model."""
     shift = Shift.of(repository, given.incident, given.node)
     columns = Columns.read(given.pairs, "pairs")
-    pairs, dropped = pairs_of(columns, given.target, shift.columns(columns, given), given.present)
+    pairs, dropped = pairs_of(columns, given.targets, shift.columns(columns, given), given.shown)
     options = Options(
         given.ratio, given.model, given.scheme, given.order, given.least_size, given.most_outside, given.seed
     )
@@ -159,7 +178,7 @@ def fit(repository: Repository, given: Fit) -> dict[str, Any]:
             "since": when(shift.since), "ratio": given.ratio, "scheme": given.scheme}  # fmt: skip
     about = {**said, **made.facts()}
     model = msgspec.structs.replace(made.model, about=about)
-    name = given.name or f"{shift.node}.{given.target}"
+    name = given.name or f"{shift.node}.{'+'.join(given.targets)}"
     version = repository.save_model(KIND, name, msgspec.to_builtins(model))
     result = {"name": name, "version": version, **about, "rows_left_out": dropped, "file": model.encode()}
     if given.page:
@@ -172,7 +191,7 @@ def fit(repository: Repository, given: Fit) -> dict[str, Any]:
 def show(repository: Repository, given: Arguments) -> dict[str, Any]:
     told = ("incident", "node", "pairs", "effective_size", "error_before", "error_after")
     rows = [
-        {"name": one.name, "version": one.version, "target": one.meta["target"]}
+        {"name": one.name, "version": one.version, "target": ", ".join(_stored(one).targets)}
         | {key: one.meta["about"].get(key) for key in told}
         for one in repository.models(KIND)
     ]
@@ -184,8 +203,11 @@ def export(repository: Repository, given: Name) -> dict[str, Any]:
     if found is None:
         known = ", ".join(one.name for one in repository.models(KIND)) or "none"
         raise ActionError(f"there is no model {given.name!r} (there are: {known})")
-    model = AdaptedModel.decode(msgspec.json.encode(found.meta), given.name)
-    return {"name": found.name, "version": found.version, "file": model.encode()}
+    return {"name": found.name, "version": found.version, "file": _stored(found).encode()}
+
+
+def _stored(model: Model) -> AdaptedModel:
+    return AdaptedModel.decode(msgspec.json.encode(model.meta), model.name)
 
 
 def forget(repository: Repository, given: Name) -> dict[str, Any]:

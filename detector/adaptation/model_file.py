@@ -1,9 +1,10 @@
 """The model file of `detector adapt`: JSON with everything that a prediction needs, and nothing that runs.
 
-    f(x) = intercept + sum_j coefficients_j K(z, centres_j; width),  z = (x - centre) / scale,  for kernels
-    f(x) = intercept + sum_k coefficients_k z_k                                                 for a line
+    z = (x - centre) / scale
+    f_t(x) = intercepts_t + sum_j coefficients_tj K(z, centres_j; width)    for kernels
+    f_t(x) = intercepts_t + sum_k coefficients_tk z_k                       for a line
 
-so that any language can evaluate it.
+for each target t, so that any language can evaluate it. Files of version 1, which have one target, are read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from estimators.core.types import Floats
 from estimators.spectral.iwrls import Iwrls
 
 FORMAT = "detector-adapt"
-VERSION = 1
+VERSION = 2
 LINE = "linear"
 
 
@@ -34,8 +35,8 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ----------
     format, version
         What the file is, and of which version.
-    target : str
-        Name of what is predicted.
+    targets : tuple of k str
+        Names of what is predicted.
     features : tuple of d str
         Names of the columns it is predicted from.
     centre, scale : tuple of d float
@@ -46,18 +47,18 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Kernel width.
     centres : tuple of L tuples of d float
         Kernel centres, in units of z; none for a line.
-    coefficients : tuple of L float, or of d for a line
-        Their weights.
-    intercept : float
-        Added to the sum.
+    coefficients : tuple of k tuples of L float, or of d for a line
+        Their weights, for each target.
+    intercepts : tuple of k float
+        Added to the sums.
     about : dict
         Where it comes from: pairs, effective sample size, errors, incident, node.
 
     Examples
     --------
     >>> from detector import AdaptedModel
-    >>> model = AdaptedModel(target="power", features=("load",), centre=(10.0,), scale=(2.0,),
-    ...                      kernel="linear", coefficients=(3.0,), intercept=50.0)
+    >>> model = AdaptedModel(targets=("power",), features=("load",), centre=(10.0,), scale=(2.0,),
+    ...                      kernel="linear", coefficients=((3.0,),), intercepts=(50.0,))
     >>> model.predict([[10.0], [12.0]])
     array([50., 53.])
     >>> AdaptedModel.decode(model.encode()) == model
@@ -66,27 +67,29 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     format: str = FORMAT
     version: int = VERSION
-    target: str
+    targets: tuple[str, ...]
     features: tuple[str, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]
     kernel: str
     width: float = 1.0
     centres: tuple[tuple[float, ...], ...] = ()
-    coefficients: tuple[float, ...]
-    intercept: float
+    coefficients: tuple[tuple[float, ...], ...]
+    intercepts: tuple[float, ...]
     about: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, fit: Iwrls, target: str, features: tuple[str, ...], centre: Floats, scale: Floats,
-           about: dict[str, Any]) -> AdaptedModel:  # fmt: skip
+    def of(cls, fit: Iwrls, unit: Floats, targets: tuple[str, ...], features: tuple[str, ...], centre: Floats,
+           scale: Floats, about: dict[str, Any]) -> AdaptedModel:  # fmt: skip
         """The function that a fit has found in units of z.
 
         Parameters
         ----------
         fit : Iwrls
-            Fitted to z.
-        target : str
+            Fitted to z, with labels (n, k).
+        unit : ndarray of shape (k,), float64
+            What the labels were divided by.
+        targets : tuple of k str
         features : tuple of d str
         centre, scale : ndarray of shape (d,), float64
         about : dict
@@ -97,23 +100,24 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         AdaptedModel
         """
         common: dict[str, Any] = {
-            "target": target, "features": features, "about": about, "centre": tuple(centre.tolist()),
+            "targets": targets, "features": features, "about": about, "centre": tuple(centre.tolist()),
             "scale": tuple(scale.tolist()),
         }  # fmt: skip
         assert isinstance(fit.features_, WithConstant)
-        basis, theta, intercept = fit.features_.features, fit.theta_[:-1], float(fit.theta_[-1])
+        basis, theta, intercepts = fit.features_.features, fit.theta_[:-1] * unit, fit.theta_[-1] * unit
         if isinstance(basis, Affine):
-            slope = theta / basis.scale
-            return cls(**common, kernel=LINE, coefficients=tuple(slope.tolist()),
-                       intercept=intercept - float(slope @ basis.centre))  # fmt: skip
+            slope = theta / basis.scale[:, None]  # (d, k)
+            return cls(**common, kernel=LINE, coefficients=tuple(map(tuple, slope.T.tolist())),
+                       intercepts=tuple((intercepts - basis.centre @ slope).tolist()))  # fmt: skip
         assert isinstance(basis, Nystroem)
         dictionary = basis.dictionary
-        return cls(**common, kernel=dictionary.kernel, width=float(dictionary.sigma), intercept=intercept,
+        return cls(**common, kernel=dictionary.kernel, width=float(dictionary.sigma),
+                   intercepts=tuple(intercepts.tolist()),
                    centres=tuple(map(tuple, dictionary.atoms.tolist())),
-                   coefficients=tuple((basis.projection @ theta).tolist()))  # fmt: skip
+                   coefficients=tuple(map(tuple, (basis.projection @ theta).T.tolist())))  # fmt: skip
 
     def predict(self, values: ArrayLike) -> Floats:
-        """The target at given values.
+        """The targets at given values.
 
         Parameters
         ----------
@@ -122,7 +126,7 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
         Returns
         -------
-        ndarray of shape (n,), float64
+        ndarray of shape (n,), or (n, k) if there are several targets, float64
 
         Raises
         ------
@@ -135,7 +139,8 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         z = (x - self.centre) / self.scale
         if self.kernel != LINE:
             z = kernel_named(self.kernel)(z, np.array(self.centres), self.width)
-        return np.asarray(z @ np.array(self.coefficients) + self.intercept)
+        found = np.asarray(z @ np.array(self.coefficients).T + np.array(self.intercepts))
+        return found[:, 0] if len(self.targets) == 1 else found
 
     def encode(self) -> bytes:
         """The model as JSON.
@@ -169,6 +174,8 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             head = msgspec.json.decode(data)
             if not isinstance(head, dict) or head.get("format") != FORMAT:
                 raise ValueError("no model of `detector adapt`")
+            if head.get("version") == 1:
+                head = _of_version_1(head)
             if head.get("version") != VERSION:
                 raise ValueError(f"model of version {head.get('version')}, this detector reads {VERSION}")
             model = msgspec.convert(head, cls)
@@ -206,7 +213,19 @@ class AdaptedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise ValueError("features, centre and scale do not fit together")
         if any(len(row) != d for row in self.centres):
             raise ValueError(f"a centre has not {d} components")
-        if len(self.coefficients) != (d if self.kernel == LINE else atoms):
-            raise ValueError(f"{len(self.coefficients)} coefficients do not fit")
+        k = len(self.targets)
+        if not k or len(set(self.targets)) != k or len(self.coefficients) != k or len(self.intercepts) != k:
+            raise ValueError("targets, coefficients and intercepts do not fit together")
+        for row in self.coefficients:
+            if len(row) != (d if self.kernel == LINE else atoms):
+                raise ValueError(f"{len(row)} coefficients do not fit")
         if not all(scale > 0.0 for scale in self.scale) or not self.width > 0.0:
             raise ValueError("scale and width must be above zero")
+
+
+def _of_version_1(head: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file that has one target, as one of several."""
+    names = {"target": "targets", "coefficients": "coefficients", "intercept": "intercepts"}
+    return {names.get(key, key): [value] if key in names else value for key, value in head.items()} | {
+        "version": VERSION
+    }

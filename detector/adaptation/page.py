@@ -23,13 +23,13 @@ def adaptation_page(made: Adaptation, source: Sequence[tuple[str, str]] = ()) ->
     charts = Charts()
     return render_page(
         "adaptation.html",
-        f"Adaptation of {made.pairs.target}",
+        f"Adaptation of {', '.join(made.pairs.targets)}",
         charts,
         summary=[*source, *_short(made)],
         warnings=_warnings(made),
         errors=_errors(made),
         errors_note=_errors_note(made),
-        conclusion=f"{made.verdict}.".capitalize(),
+        conclusion=_conclusion(made),
         weights=_weights(charts, made),
         predictions=_predictions(charts, made),
         path=_path(charts, made),
@@ -60,18 +60,32 @@ def _warnings(made: Adaptation) -> list[str]:
 
 
 def _errors(made: Adaptation) -> Table:
-    rows = [["without weights", number(made.error(made.before))], ["adapted", number(made.error(made.after))]]
-    if made.pairs.present is not None:
-        rows.insert(0, ["in use now", number(made.error(made.pairs.present))])
-    return Table(["model", "error"], rows)
+    present = made.pairs.present
+    named = [
+        *([("in use now", made.error(present))] if present is not None else []),
+        ("without weights", made.error(made.before)), ("adapted", made.error(made.after)),
+    ]  # fmt: skip
+    if len(made.pairs.targets) == 1:
+        return Table(["model", "error"], [[name, number(errors[0])] for name, errors in named])
+    return Table(["model", *made.pairs.targets], [[name, *map(number, errors)] for name, errors in named])
 
 
 def _errors_note(made: Adaptation) -> str:
-    gain, doubt = made.gain
+    saved = "; ".join(
+        f"{number(gain)}, standard error {number(doubt)}" + (f" ({target})" if len(made.gains) > 1 else "")
+        for target, (gain, doubt) in zip(made.pairs.targets, made.gains, strict=True)
+    )
     return (
         "Roots of the mean squared error of pairs that the fit had not seen, weighted, in units of "
-        f"{made.pairs.target}. Squared error saved: {number(gain)}, standard error {number(doubt)}."
+        f"{', '.join(made.pairs.targets)}. Squared error saved: {saved}."
     )
+
+
+def _conclusion(made: Adaptation) -> str:
+    if len(made.verdicts) == 1:
+        return f"{made.verdicts[0]}.".capitalize()
+    told = zip(made.pairs.targets, made.verdicts, strict=True)
+    return " ".join(f"{target}: {verdict}." for target, verdict in told)
 
 
 def _weights(charts: Charts, made: Adaptation) -> list[Chart]:
@@ -102,24 +116,35 @@ def _density(label: str, x: Floats, weights: Floats | None, edges: Floats, colou
     return {"label": label, "y": plain(counts / total / (edges[1] - edges[0])), "colour": colour}
 
 
-def _predictions(charts: Charts, made: Adaptation) -> Chart:
-    y = made.pairs.y
-    order = _some(y)
-    series = [
-        {"label": "without weights", "y": plain(made.before[order]), "colour": "before", "points": True},
-        {"label": "adapted", "y": plain(made.after[order]), "colour": "now", "points": True},
-        {"label": "right", "y": plain(y[order]), "colour": "good", "dash": DASH},
-    ]
-    return charts.add("Predicted against labelled, of pairs left out", x=plain(y[order]),
-                      label=f"{made.pairs.target}, labelled", side="predicted", series=series)  # fmt: skip
+def _predictions(charts: Charts, made: Adaptation) -> list[Chart]:
+    """A chart per target."""
+    found = []
+    for k, target in enumerate(made.pairs.targets):
+        y = made.pairs.y[:, k]
+        order = _some(y)
+        series = [
+            {
+                "label": "without weights",
+                "y": plain(made.before[order, k]),
+                "colour": "before",
+                "points": True,
+            },
+            {"label": "adapted", "y": plain(made.after[order, k]), "colour": "now", "points": True},
+            {"label": "right", "y": plain(y[order]), "colour": "good", "dash": DASH},
+        ]
+        title = "Predicted against labelled, of pairs left out"
+        found.append(charts.add(title, x=plain(y[order]), label=f"{target}, labelled", side="predicted",
+                                series=series))  # fmt: skip
+    return found
 
 
 def _path(charts: Charts, made: Adaptation) -> Chart:
     order = np.argsort(made.lams)
-    final = made.error(made.after)
+    final = float(np.sqrt(np.sum(np.square(np.array(made.error(made.after)) / made.unit))))
+    side = "error" if len(made.pairs.targets) == 1 else "error, in spreads of the targets"
     return charts.add(
         "Held-out error of each λ alone, and of their mean", x=plain(np.log10(made.lams[order])),
-        label="log10 of λ", side="error",
+        label="log10 of λ", side=side,
         series=[
             {"label": "one λ", "y": plain(made.errors[order]), "colour": "before"},
             {"label": "aggregate", "y": plain(np.full(len(order), final)), "colour": "good", "dash": DASH},

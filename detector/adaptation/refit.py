@@ -26,6 +26,7 @@ LEAST_SIZE = 30.0
 MOST_OUTSIDE = 0.5
 MOST_ROWS = 20_000  # of pairs, and of values; more are thinned
 LEAST_VALUES = 20  # since the change, and before it
+MOST_TARGETS = 8  # of one model
 ALPHA = 0.1  # share of the new values in GRULSIF's denominator
 MOST_RATIO = 0.99 / ALPHA  # of an estimated relative ratio, which is at most 1 / alpha
 
@@ -41,10 +42,10 @@ class Pairs:
     """Labelled observations."""
 
     features: tuple[str, ...]
-    target: str
+    targets: tuple[str, ...]
     x: Floats  # (n, d)
-    y: Floats  # (n,)
-    present: Floats | None = None  # (n,) what the model in use predicts
+    y: Floats  # (n, k)
+    present: Floats | None = None  # (n, k) what the model in use predicts
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,11 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """The adapted model, and what speaks for it. Errors are roots of weighted mean squares, in units of y."""
+    """The adapted model, and what speaks for it. Errors are roots of weighted mean squares, in units of y.
+
+    Several targets have one model: the same weights, features and shares of the lambdas. How good it is, is
+    said of each.
+    """
 
     model: AdaptedModel
     pairs: Pairs
@@ -75,49 +80,60 @@ class Adaptation:
     size: float  # effective sample size of the weights
     among: int  # pairs that lie among the values, as 90 % of the values do
     outside: float  # share of the values that lie farther from the pairs than 99 % of the pairs
-    before: Floats  # (n,) held-out predictions of the model without weights
-    after: Floats  # (n,) and with them
+    before: Floats  # (n, k) held-out predictions of the model without weights
+    after: Floats  # (n, k) and with them
+    unit: Floats  # (k,) of the errors of the lambdas: 1 for a single target, else the spread of each
     lams: Floats  # (l,)
-    errors: Floats  # (l,) of each lambda alone
+    errors: Floats  # (l,) of each lambda alone, over all targets
     shares: Floats  # (l,) in the aggregate
 
-    def error(self, predicted: Floats) -> float:
-        """Where the values are now."""
-        return float(np.sqrt(np.average(np.square(self.pairs.y - predicted), weights=self.weights)))
+    def error(self, predicted: Floats) -> list[float]:
+        """Of each target where the values are now."""
+        squares = np.average(np.square(self.pairs.y - predicted), axis=0, weights=self.weights)
+        found: list[float] = np.sqrt(squares).tolist()
+        return found
 
     @property
-    def gain(self) -> tuple[float, float]:
-        """Mean square error of the model before less that of the one after, and its standard error."""
-        y, w = self.pairs.y, self.weights
+    def gains(self) -> list[tuple[float, float]]:
+        """Of each target: the mean square error before less that after, and the standard error of that."""
+        y, w = self.pairs.y, self.weights[:, None]
         each = w * (np.square(y - self.before) - np.square(y - self.after))
-        return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))
+        doubts = each.std(axis=0, ddof=1) / np.sqrt(len(each))
+        return list(zip(each.mean(axis=0).tolist(), doubts.tolist(), strict=True))
 
     def facts(self) -> dict[str, Any]:
-        """JSON-ready."""
-        gain, doubt = self.gain
+        """JSON-ready. What is of one target is a number, of several a number for each by its name."""
         present = self.pairs.present
+        gains, doubts = zip(*self.gains, strict=True)
         return {
             "pairs": len(self.weights),
             "values": len(self.values),
             "effective_size": self.size,
             "pairs_among_values": self.among,
             "outside": self.outside,
-            "error_present": None if present is None else self.error(present),
-            "error_before": self.error(self.before),
-            "error_after": self.error(self.after),
-            "gain": gain,
-            "gain_standard_error": doubt,
-            "verdict": self.verdict,
+            "error_present": None if present is None else self._told(self.error(present)),
+            "error_before": self._told(self.error(self.before)),
+            "error_after": self._told(self.error(self.after)),
+            "gain": self._told(gains),
+            "gain_standard_error": self._told(doubts),
+            "verdict": self._told(self.verdicts),
         }
 
     @property
-    def verdict(self) -> str:
-        gain, doubt = self.gain
-        if gain > 2.0 * doubt:
-            return "the adapted model is better where the values are now"
-        if gain < -2.0 * doubt:
-            return "the model without weights is better: keep it"
-        return "no clear difference: the model without weights serves as well"
+    def verdicts(self) -> list[str]:
+        """Of each target."""
+        return [_verdict(gain, doubt) for gain, doubt in self.gains]
+
+    def _told(self, each: Sequence[Any]) -> Any:
+        return each[0] if len(each) == 1 else dict(zip(self.pairs.targets, each, strict=True))
+
+
+def _verdict(gain: float, doubt: float) -> str:
+    if gain > 2.0 * doubt:
+        return "the adapted model is better where the values are now"
+    if gain < -2.0 * doubt:
+        return "the model without weights is better: keep it"
+    return "no clear difference: the model without weights serves as well"
 
 
 def adapt(pairs: Pairs, values: Floats, weigh: Weigh, options: Options) -> Adaptation:
@@ -150,12 +166,24 @@ def adapt(pairs: Pairs, values: Floats, weigh: Weigh, options: Options) -> Adapt
         )
     centre, scale = units(pairs.x)
     z = (pairs.x - centre) / scale
-    before, after = (_fit(z, pairs.y, w, options) for w in (None, weights))
+    unit = _unit(pairs.y, weights)
+    before, after = (_fit(z, pairs.y / unit, w, options) for w in (None, weights))
     return Adaptation(
-        model=AdaptedModel.of(after, pairs.target, pairs.features, centre, scale, {}), pairs=pairs,
-        values=values, weights=weights, size=size, among=among, outside=outside, before=before.held_out_,
-        after=after.held_out_, lams=after.lams_, errors=np.sqrt(after.losses_), shares=after.coefficients_,
+        model=AdaptedModel.of(after, unit, pairs.targets, pairs.features, centre, scale, {}), pairs=pairs,
+        values=values, weights=weights, size=size, among=among, outside=outside,
+        before=before.held_out_ * unit, after=after.held_out_ * unit, unit=unit, lams=after.lams_,
+        errors=np.sqrt(after.losses_), shares=after.coefficients_,
     )  # fmt: skip
+
+
+def _unit(y: Floats, weights: Floats) -> Floats:
+    """(k,) by what errors of several targets are divided, so that they can be added; 1 for a single one."""
+    if y.shape[1] == 1:
+        return np.ones(1)
+    spread = np.sqrt(
+        np.average(np.square(y - np.average(y, axis=0, weights=weights)), axis=0, weights=weights)
+    )
+    return np.where(spread > 0.0, spread, 1.0)
 
 
 def _fit(z: Floats, y: Floats, weights: Floats | None, options: Options) -> Iwrls:
@@ -202,19 +230,25 @@ def _enough(reference: Floats) -> None:
         raise Refused(f"only {len(reference)} values before the change; at least {LEAST_VALUES} are needed")
 
 
-def pairs_of(columns: Columns, target: str, features: Sequence[str] = (),
-             present: str | None = None) -> tuple[Pairs, int]:  # fmt: skip
+def pairs_of(columns: Columns, targets: Sequence[str], features: Sequence[str] = (),
+             present: Sequence[str] = ()) -> tuple[Pairs, int]:  # fmt: skip
     """The labelled pairs of a table, and how many rows had a missing cell. No features: all other columns."""
-    others = [name for name in columns.names if name not in (target, present)]
-    names = tuple(features) or tuple(others)
-    if target in names:
-        raise ValueError(f"{columns.where}: {target!r} cannot be target and feature")
+    names = tuple(features) or tuple(name for name in columns.names if name not in (*targets, *present))
+    if len(set(targets)) != len(targets) or not 1 <= len(targets) <= MOST_TARGETS:
+        raise ValueError(f"{columns.where}: give 1 to {MOST_TARGETS} targets, each once")
+    for target in targets:
+        if target in names:
+            raise ValueError(f"{columns.where}: {target!r} cannot be target and feature")
+    if present and len(present) != len(targets):
+        raise ValueError(
+            f"{columns.where}: {len(present)} columns of present predictions, but {len(targets)} targets"
+        )
     if not names:
-        raise ValueError(f"{columns.where}: there is no column beside {target!r} to predict from")
-    wanted = [*names, target, *([present] if present else [])]
-    values, dropped = complete(columns.numbers(wanted))
+        beside = ", ".join(map(repr, targets))
+        raise ValueError(f"{columns.where}: there is no column beside {beside} to predict from")
+    values, dropped = complete(columns.numbers([*names, *targets, *present]))
     if not len(values):
         raise ValueError(f"{columns.where}: no complete row: there are no labelled pairs")
-    values, d = thinned(values, MOST_ROWS), len(names)
-    shown = values[:, d + 1] if present else None
-    return Pairs(names, target, values[:, :d], values[:, d], shown), dropped
+    d, k = len(names), len(targets)
+    x, y, shown = np.split(thinned(values, MOST_ROWS), [d, d + k], axis=1)
+    return Pairs(names, tuple(targets), x, y, shown if present else None), dropped

@@ -28,11 +28,13 @@ def adapt() -> None:
 
 @adapt.command()
 @click.argument("pairs", type=FILE)
-@click.option("--target", required=True, metavar="COLUMN", help="What the model predicts.")
+@click.option("--target", "targets", required=True, multiple=True, metavar="COLUMN",
+              help="What the model predicts; may be repeated: several have one model.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="COLUMN",
               help="What it predicts from; may be repeated. All other columns if not given; with --incident "
               "all components of the node.")  # fmt: skip
-@click.option("--present", metavar="COLUMN", help="Predictions of the model in use, to compare with.")
+@click.option("--present", multiple=True, metavar="COLUMN",
+              help="Predictions of the model in use, to compare with; one for each target.")  # fmt: skip
 @click.option("--values", "values_path", type=FILE, help="CSV of the features since the change.")
 @click.option("--reference", "reference_path", type=FILE,
               help="CSV of the features before it; the labelled pairs if not given.")  # fmt: skip
@@ -57,9 +59,9 @@ def adapt() -> None:
 @config_option
 @json_option
 def fit(
-    pairs: Path, target: str, features: tuple[str, ...], present: str | None, values_path: Path | None,
-    reference_path: Path | None, incident: str | None, node: str | None, name: str | None, output: Path,
-    report_path: Path | None, config_path: Path, as_json: bool, **given: Any,
+    pairs: Path, targets: tuple[str, ...], features: tuple[str, ...], present: tuple[str, ...],
+    values_path: Path | None, reference_path: Path | None, incident: str | None, node: str | None,
+    name: str | None, output: Path, report_path: Path | None, config_path: Path, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Weight labelled PAIRS by where the values are now, and fit the model again.
 
@@ -74,13 +76,14 @@ def fit(
         assert values_path is not None
         if node is not None or name is not None:
             raise click.UsageError("--node and --name belong to --incident")
-        labelled = _pairs(pairs, target, features, present)
+        labelled = _pairs(pairs, targets, features, present)
         result = _from_files(labelled, values_path, reference_path, report_path is not None, given)
     else:
         if reference_path is not None:
             raise click.UsageError("--reference belongs to --values; an incident has its own")
-        asked = {"target": target, "features": list(features), "present": present, "incident": incident,
-                 "node": node, "name": name, "page": report_path is not None, **given}  # fmt: skip
+        asked = {"target": list(targets), "features": list(features), "present": list(present) or None,
+                 "incident": incident, "node": node, "name": name, "page": report_path is not None,
+                 **given}  # fmt: skip
         result = _from_incident(config_path, pairs, asked)
     output.write_bytes(result.pop("file"))
     page = result.pop("page", None)
@@ -122,11 +125,13 @@ def _from_incident(config_path: Path, pairs: Path, asked: dict[str, Any]) -> dic
     return result | {key: base64.b64decode(result[key]) for key in ("file", "page") if key in result}
 
 
-def _pairs(path: Path, target: str, features: tuple[str, ...], present: str | None) -> Pairs:
+def _pairs(
+    path: Path, targets: tuple[str, ...], features: tuple[str, ...], present: tuple[str, ...]
+) -> Pairs:
     from detector.adaptation.csv_table import Columns
     from detector.adaptation.refit import pairs_of
 
-    made, dropped = pairs_of(Columns.read(path.read_bytes(), str(path)), target, features, present)
+    made, dropped = pairs_of(Columns.read(path.read_bytes(), str(path)), targets, features, present)
     _tell(path, dropped)
     return made
 
@@ -160,6 +165,8 @@ def show_facts(said: dict[str, Any], as_json: bool) -> None:
 def _words(name: str, value: Any) -> str:
     if name == "outside":
         return f"{value:.1%}"
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_words(name, one)}" for key, one in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -170,7 +177,7 @@ def _words(name: str, value: Any) -> str:
 def predict(model: Path, values: Path, output: Path | None) -> None:
     """Evaluate a MODEL file at the rows of VALUES, a CSV file with the model's features.
 
-    The rows come back with one more column, the target; it is empty where a feature is missing.
+    The rows come back with one more column for each target; it is empty where a feature is missing.
     """
     import numpy as np
 
@@ -181,15 +188,15 @@ def predict(model: Path, values: Path, output: Path | None) -> None:
     columns = Columns.read(values.read_bytes(), str(values))
     x = columns.numbers(adapted.features)
     whole = np.isfinite(x).all(axis=1)
-    found = np.full(len(x), np.nan)
+    found = np.full((len(x), len(adapted.targets)), np.nan)
     if whole.any():
-        found[whole] = adapted.predict(x[whole])
-    name = adapted.target if adapted.target not in columns.names else f"{adapted.target}_predicted"
+        found[whole] = adapted.predict(x[whole]).reshape(-1, len(adapted.targets))
+    names = [one if one not in columns.names else f"{one}_predicted" for one in adapted.targets]
     with click.open_file(str(output) if output else "-", "w", encoding="utf-8") as out:
         table = csv.writer(out if output else sys.stdout, lineterminator="\n")
-        table.writerow([*columns.names, name])
-        for row, y in zip(columns.rows, found.tolist(), strict=True):
-            table.writerow([*row, f"{y:.10g}" if np.isfinite(y) else ""])
+        table.writerow([*columns.names, *names])
+        for row, predicted in zip(columns.rows, found.tolist(), strict=True):
+            table.writerow([*row, *(f"{y:.10g}" if np.isfinite(y) else "" for y in predicted)])
 
 
 @adapt.command()
@@ -201,5 +208,10 @@ def show(model: Path, as_json: bool) -> None:
 
     found = AdaptedModel.load(model)
     kind = "line" if not found.centres else f"{len(found.centres)} {found.kernel} kernels"
-    said = {"target": found.target, "features": ", ".join(found.features), "model": kind, **found.about}
+    said = {
+        "target": ", ".join(found.targets),
+        "features": ", ".join(found.features),
+        "model": kind,
+        **found.about,
+    }
     show_facts(said, as_json)

@@ -48,6 +48,7 @@ def failure_of(error: Exception) -> Failure:
     """What an exception means to the user."""
     from connectors.base import ConnectorError
     from detector.config.errors import ConfigError
+    from detector.engines.base import EngineUnavailable
     from detector.storage.database import StateError, StateInUse
 
     text = str(error) or type(error).__name__
@@ -57,7 +58,7 @@ def failure_of(error: Exception) -> Failure:
         return Failure(text, UNAVAILABLE)
     if isinstance(error, StateInUse):
         return Failure(text, IN_USE)
-    if isinstance(error, StateError):
+    if isinstance(error, (StateError, EngineUnavailable)):
         return Failure(text, INPUT_OUTPUT)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

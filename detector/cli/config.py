@@ -114,6 +114,8 @@ def _learnt_otherwise(config: Config) -> Iterator[Any]:
 
 
 def _missing_libraries(config: Config) -> Iterator[Any]:
+    from connectors.base import install_line, installed
+
     found: list[tuple[str, str, Any, type[Connector]]] = []
     sources, sinks = config.source_objects(True), config.sink_objects(True)
     found += [("sources", name, config.sources[name], type(one)) for name, one in sources.items()]
@@ -122,6 +124,8 @@ def _missing_libraries(config: Config) -> Iterator[Any]:
         line = kind.missing(given)
         if line is not None:
             yield config.problem((side, name, "type"), f"client library not installed: run  {line}")
+    if config.engine.type == "ray" and not installed("ray"):
+        yield config.problem(("engine", "type"), f"ray is not installed: run  {install_line('ray')}")
 
 
 async def _try_connectors(config: Config, timeout: float) -> dict[str, str]:

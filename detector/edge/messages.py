@@ -133,10 +133,13 @@ def unpack(body: bytes) -> Told:
     """`Refused` if it makes no sense, whoever signed it."""
     try:
         told = _DECODER.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Refused("malformed", f"a message that cannot be read: {error}") from None
     if len(told.rows) != 4 * told.count * told.width:
         raise Refused("malformed", f"{len(told.rows)} bytes for {told.count} rows of {told.width} numbers")
+    times = [time for one in told.incidents for time in (one.opened, one.first, one.last)]
+    if not np.isfinite(times).all():
+        raise Refused("malformed", "an incident without a time")
     if (np.abs(told.boxes()) > LARGEST).any():  # infinite ones as well; NaN is no verdict
         raise Refused("malformed", f"a number beyond {LARGEST:g}")
     return told

@@ -65,9 +65,9 @@ class Neighbour:
 class Neighbours:
     """Of one box: a part of its pipeline, once that has learnt."""
 
-    def __init__(self, surroundings: Surroundings, width: int, spec: str) -> None:
-        """``width``: numbers told of a node; ``spec``: what they mean."""
-        self.surroundings, self.width, self.spec = surroundings, width, spec
+    def __init__(self, surroundings: Surroundings, width: int, parameters: int, spec: str) -> None:
+        """``width``: numbers told of a node, of which the first are parameters; ``spec``: what they mean."""
+        self.surroundings, self.width, self.parameters, self.spec = surroundings, width, parameters, spec
         self.network = surroundings.fingerprint
         self.all: dict[str, Neighbour] = {}
         for name in surroundings.neighbours:
@@ -114,6 +114,8 @@ class Neighbours:
             raise Refused(
                 "malformed", f"{told.sender} tells {said}; expected {len(there.numbers)} of {self.width}"
             )
+        if not np.isfinite(told.boxes()[:, : self.parameters]).all():  # they would stay in ours for ever
+            raise Refused("malformed", f"{told.sender} tells parameters that are no numbers")
 
     def begin(self, tick: Tick, boundary: Boundary) -> list[Event]:
         """A tick of ours begins: what was told of earlier ones goes to the ghosts."""

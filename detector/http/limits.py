@@ -55,11 +55,11 @@ class Connections:
         if connection is not None:
             connection.since_header = time.monotonic()
 
-    def ended(self, transport: asyncio.BaseTransport | None) -> None:
-        """The request is answered; the connection waits for another."""
+    def ended(self, transport: asyncio.BaseTransport | None, unread: bool) -> None:
+        """The request is answered; the connection waits for another, and perhaps for the rest of a body."""
         connection = self.open.get(transport) if transport is not None else None
         if connection is not None:
-            connection.rest()
+            connection.rest(unread)
 
     def endless(self, transport: asyncio.BaseTransport | None) -> None:
         """This request has no deadline: a stream."""
@@ -77,12 +77,14 @@ class Connection(asyncio.Protocol):
         self._admitted = False
         self.rest()
 
-    def rest(self) -> None:
+    def rest(self, unread: bool = False) -> None:
         self.waiting = time.monotonic()  # since when for a header
         self.since_header: float | None = None
         self.endless = False
         self._head = b""
-        self._whole = False
+        # What comes of a body that was refused unread is no header: aiohttp throws it away, and has limits of
+        # its own for the header behind it; `header_timeout` counts all the same.
+        self._whole = unread
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -137,7 +137,8 @@ class HttpServer:
                 response = await handler(request)
         finally:
             # After the answer is written, which happens outside of us: as soon as the loop comes round.
-            asyncio.get_running_loop().call_soon(self._connections.ended, request.transport)
+            unread = not request.content.is_eof()
+            asyncio.get_running_loop().call_soon(self._connections.ended, request.transport, unread)
         return response
 
 

@@ -193,7 +193,8 @@ class Pipeline:
         """What was learnt is known: from now on other boxes can be heard, and be told."""
         around, engine = self.network.surroundings, self.engine
         if around is not None and around.box is not None and isinstance(engine, DensityRatioEngine):
-            self.neighbours = Neighbours(around, engine.boundary.width, edge_learning.spec_of(engine))
+            told, spec = engine.boundary, edge_learning.spec_of(engine)
+            self.neighbours = Neighbours(around, told.width, told.parameters, spec)
 
     def hear(self, body: bytes) -> str:
         """What another box told, in its turn among the samples; who. `edge.messages.Refused` says why not."""

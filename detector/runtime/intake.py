@@ -24,7 +24,8 @@ from detector.settings.alignment import AlignSettings
 
 log = logging.getLogger("detector.source")
 MOST = 20_000  # samples of one release
-UNKNOWN_S = 60.0  # how long others wait, at first, for a source that is there but has no partitions yet
+# How long others wait, at first, for a source that has not connected, or is there but has no partitions yet.
+UNKNOWN_S = 60.0
 
 
 @dataclass
@@ -80,7 +81,12 @@ class Intake:
     ) -> None:
         """A source whose samples have gone on up to that position, and so many after it by partition."""
         self._stored[source] = _Stored(kind, replayable, position, dict(skip), dict(skip))
-        self.expect(source, (PLACEHOLDER,))
+        self.expect(source, ())
+
+    def connected(self, source: str) -> None:
+        """It knows its partitions: those that give nothing are silent."""
+        self.merge.connected(source, time.monotonic())
+        self._changed.set()
 
     def expect(self, source: str, partitions: Collection[str]) -> None:
         """Its partitions, as it knows them now; none at all: it does not know them yet."""

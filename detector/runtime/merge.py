@@ -4,7 +4,8 @@ Each partition has a progress of its own (`partition.py`); samples are released 
 the order of their keys. So a sample is late in the merged stream only if it was late in its own partition,
 whichever partition was read first. Waited for is a partition that
 
-- has not ended, and was not silent for ``idle_after``;
+- has not ended, and was not silent for ``idle_after``, or, before its source has connected for the first
+  time, for the patience that it is given;
 - is not more than ``max_skew`` behind what was released: that is late anyway, and the others go on;
 - if it is further behind the others than that, catches up: one that goes on at the pace of a clock (a wrong
   one) is given up after half a minute.
@@ -70,6 +71,12 @@ class Merge:
                 self._partitions[key] = Partition(source, name, now)
                 self._partitions[key].patience = patience
         self._clear()
+
+    def connected(self, source: str, now: float) -> None:
+        """From now on its silence says something."""
+        for part in self.of(source):
+            if part.empty and part.patience is not None:
+                part.since, part.patience = now, None
 
     def end(self, source: str) -> None:
         """Nothing more comes from it."""

@@ -70,6 +70,8 @@ class SourceTask:
                 await self.source.open(self.position)
                 self._up()
                 self._tell_partitions()
+                if self.source.partitions:
+                    self._intake.connected(self.name)
                 while True:
                     self._pause(await self._intake.room(self.name))
                     batch = await self._read()

@@ -39,7 +39,8 @@ class AlignSettings(Group):
     idle_after: Duration | None = setting(
         None,
         "How long the others wait for a source or partition (stream, topic partition, file) that is behind "
-        "and gives nothing; null: 5 steps, but at least 2 s and at most 30 s; 0: not at all.",
+        "and gives nothing; null: 5 steps, but at least 2 s and at most 30 s; 0: not at all. At a start a "
+        "source has a minute to connect first.",
         applies="now",
     )
     max_skew: Duration | None = setting(

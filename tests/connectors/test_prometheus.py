@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -24,6 +25,7 @@ class Fake:
         self.table: dict[str, dict[str, str]] = {}
         self.points: list[int] = []
         self.until = math.inf  # there are no samples after it
+        self.instead: bytes | None = None  # what it answers, whatever was asked
 
     async def __aenter__(self) -> Fake:
         app = web.Application()
@@ -41,6 +43,8 @@ class Fake:
         start, end, step = (float(str(form[name])) for name in ("start", "end", "step"))
         times = [start + i * step for i in range(round((end - start) / step) + 1)]
         self.points.append(len(times))
+        if self.instead is not None:
+            return web.Response(body=self.instead, content_type="application/json")
         if str(form["query"]) == "broken(":
             return web.json_response({"status": "error", "error": "parse error"}, status=400)
         there = [moment for moment in times if moment <= self.until]
@@ -127,6 +131,76 @@ def test_a_wrong_query_is_a_mistake_not_an_outage() -> None:
         with pytest.raises(ConnectorError, match="parse error") as caught:
             await connector.open(None)
         assert not caught.value.retry
+        await connector.close()
+
+    run(test)
+
+
+def matrix(*values: Any, metric: Any = None) -> bytes:
+    """An answer with one series."""
+    series = {"metric": {"instance": "a"} if metric is None else metric, "values": list(values)}
+    return msgspec.json.encode({"status": "success", "data": {"resultType": "matrix", "result": [series]}})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", b"<html>gateway</html>", b"null", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000,
+        b'{"status": "success"}', b'{"status": "success", "data": null}',
+        b'{"status": "success", "data": {"result": {}}}',
+        b'{"status": "error", "error": "' + b"x" * 100_000 + b'"}',
+        matrix([1.0]), matrix(["x", "1"]), matrix([1.0, 2.0]),
+        matrix([1.0, "1"], metric=[]), matrix([1.0, "1"], metric={"instance": 5}),
+    ],
+    ids=lambda answer: answer[:24].decode(errors="replace") + str(len(answer)),
+)  # fmt: skip
+def test_an_answer_that_is_none_is_an_outage(answer: bytes) -> None:
+    async def test(fake: Fake) -> None:
+        fake.table["up"] = {"a": "1"}
+        connector = fake.source([{"query": "up"}], history=3)
+        await connector.open(None)
+        fake.instead = answer
+        with pytest.raises(ConnectorError) as caught:
+            await read(connector)
+        assert caught.value.retry
+        assert len(str(caught.value)) < 500
+        fake.instead = None  # it goes on where it was
+        await connector.open(None)
+        assert (await read(connector)).samples
+        await connector.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("text", ["abc", "", "+Inf", "-Inf", "NaN", "1e999", "0x10", "1_0", "١"])
+def test_values_that_are_no_numbers_are_counted(text: str) -> None:
+    async def test(fake: Fake) -> None:
+        fake.table["up"] = {"a": "1", "b": text}
+        connector = fake.source([{"query": "up"}], history=3)
+        await connector.open(None)
+        batch = await read(connector)
+        good = [sample for sample in batch.samples if sample.node == "a"]
+        assert len(good) == 3
+        assert batch.received == 6
+        assert batch.rejected == {"values": 3}
+        await connector.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("moment", [-1e300, 1e300, 0.0, 1e15])
+def test_samples_of_other_times_than_those_asked_for_are_counted(moment: float) -> None:
+    """They move nothing: the next ones come as ever."""
+
+    async def test(fake: Fake) -> None:
+        fake.table["up"] = {"a": "1"}
+        connector = fake.source([{"query": "up"}], history=3)
+        await connector.open(None)
+        fake.instead = matrix([moment, "5"])
+        batch = await read(connector)
+        assert (batch.samples, batch.rejected) == ([], {"time": 1})
+        fake.instead = None
+        assert (await read(connector)).samples
         await connector.close()
 
     run(test)

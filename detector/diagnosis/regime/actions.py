@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -62,27 +63,38 @@ def show(repository: Repository, given: Named) -> dict[str, Any]:
                                "nearest_ratio": rounded(float(rho.min()))})  # fmt: skip
         known = _guarantees(regimes, regime.spec)
         told |= {"mean_square_error": rounded(known.empirical[regime.name]),
-                 "risk_bound": rounded(known.bound(regime.name)), **_told(known)}  # fmt: skip
+                 "risk_bound": rounded(known.bound(regime.name)),
+                 **_told(known, _library(regimes, regime.spec))}  # fmt: skip
     return {**told, "incidents": regime.incidents, "others": others}
 
 
 def _card(regimes: dict[str, Regime]) -> dict[str, Any]:
     """What can be said of each library (regimes with the same features) as a whole."""
     specs = sorted({one.spec for one in regimes.values() if one.structure is not None})
-    rows = [{"features": spec, "regimes": len(known.empirical), **_told(known)}
+    rows = [{"features": spec, "regimes": len(known.empirical), **_told(known, _library(regimes, spec))}
             for spec in specs for known in [_guarantees(regimes, spec)]]  # fmt: skip
     return {"guarantees": rows} if rows else {}
 
 
+def _library(regimes: dict[str, Regime], spec: str) -> dict[str, Regime]:
+    """The regimes with the same features that have been learnt."""
+    return {name: one for name, one in regimes.items() if one.structure is not None and one.spec == spec}
+
+
 def _guarantees(regimes: dict[str, Regime], spec: str) -> Guarantees:
-    mine = {name: one for name, one in regimes.items() if one.structure is not None and one.spec == spec}
+    mine = _library(regimes, spec)
     structures = {name: one.structure for name, one in mine.items() if one.structure is not None}
     return guarantees(structures, {name: one.points for name, one in mine.items()})
 
 
-def _told(known: Guarantees) -> dict[str, Any]:
-    """JSON-ready, with how many more windows each accuracy would take."""
-    missing = {f"more_windows_for_{epsilon:g}": known.more_samples(epsilon) for epsilon in ACCURACIES}
+def _told(known: Guarantees, library: dict[str, Regime]) -> dict[str, Any]:
+    """JSON-ready, with how many more windows, and so labelled incidents, each accuracy would take."""
+    each = known.n / max(1, len({id for one in library.values() for id in one.incidents}))
+    missing = {}
+    for epsilon in ACCURACIES:
+        windows = known.more_samples(epsilon)
+        missing[f"more_windows_for_{epsilon:g}"] = windows
+        missing[f"more_labels_for_{epsilon:g}"] = math.ceil(windows / each)
     return {"library_windows": known.n, "nearest_is_own": rounded(known.accuracy), "e1": rounded(known.e1),
             "e2": rounded(known.e2) if known.e2 == known.e2 else None,
             "deviation": rounded(risk_deviation(known.n)), **missing}  # fmt: skip

@@ -51,6 +51,11 @@ class Boundary:
         """Numbers in a box."""
         return self._theta + self._levels + sum(charts.width for charts in self.charts) + 1
 
+    @property
+    def parameters(self) -> int:
+        """How many of them come first that are parameters, and always numbers; others may be NaN."""
+        return self._theta
+
     def hear(self, ghosts: NDArray[np.integer], boxes: Floats32) -> None:
         """Boxes (k, W) of the nodes of which ``ghosts`` are copies, for the next tick."""
         self.heard[ghosts] = boxes

@@ -7,8 +7,11 @@ need be, loads its snapshot, takes the turns again, and is what it was; one that
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +122,9 @@ class Cluster:
         local: dict[str, Any] = {}
         if settings.address is None:
             cpus = None if settings.workers == "auto" else settings.workers
-            local = {"num_cpus": cpus, "include_dashboard": False}
+            folder = tempfile.mkdtemp(prefix="detector-ray-")  # of its logs and sockets, as long as we live
+            atexit.register(_end, folder)
+            local = {"num_cpus": cpus, "include_dashboard": False, "_temp_dir": folder}
         try:
             ray.init(
                 address=settings.address or "local",
@@ -265,6 +270,11 @@ class Cluster:
             old, member.snapshot, member.turns = member.snapshot, made, []
             Path(old.path).unlink(missing_ok=True)
         self._next = time.monotonic() + SHARE * (time.monotonic() - began)
+
+
+def _end(folder: str) -> None:
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _short(error: BaseException) -> str:

@@ -52,6 +52,10 @@ class ShardedEngine:
 
     def _begin(self, engine: DensityRatioEngine) -> None:
         whole = engine.cut
+        if not whole.holds_all:
+            raise ValueError(
+                "engine.type: nodes that are watched elsewhere are heard inline or by threads only"
+            )
         pieces = np.array_split(np.arange(len(whole.parts)), min(self.most, len(whole.parts)))
         labels = np.unique(whole.labels, return_inverse=True)[1].astype(np.int32)
         self.whole, self.n_parts = whole, len(whole.parts)

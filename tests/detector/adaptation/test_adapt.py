@@ -35,7 +35,7 @@ def labelled(n=400, seed=0, d=1):
     rng = np.random.default_rng(seed)
     x = CENTRE + SCALE * rng.normal(size=(n, d))
     y = curve(x[:, 0]) + 0.3 * rng.normal(size=n)
-    return Pairs(tuple(f"c{k}" for k in range(d)), "y", x, y)
+    return Pairs(tuple(f"c{k}" for k in range(d)), ("y",), x, y[:, None])
 
 
 def moved(m=150, shift=12.0, spread=4.0, seed=1, d=1):
@@ -46,8 +46,8 @@ def moved(m=150, shift=12.0, spread=4.0, seed=1, d=1):
 
 
 def as_csv(pairs: Pairs) -> str:
-    head = ",".join((*pairs.features, pairs.target))
-    rows = (",".join(f"{v:.6g}" for v in (*x, y)) for x, y in zip(pairs.x, pairs.y, strict=True))
+    head = ",".join((*pairs.features, *pairs.targets))
+    rows = (",".join(f"{v:.6g}" for v in (*x, *y)) for x, y in zip(pairs.x, pairs.y, strict=True))
     return "\n".join([head, *rows]) + "\n"
 
 
@@ -111,17 +111,17 @@ def test_columns_refused(data, names, message):
 def test_pairs_of():
     """All other columns are features unless some are named; the target is none of them."""
     columns = Columns.read(b"a,b,old,y\n1,2,3,4\n5,6,,8\n9,10,11,12\n", "f.csv")
-    pairs, dropped = pairs_of(columns, "y", present="old")
+    pairs, dropped = pairs_of(columns, ["y"], present=["old"])
 
     assert (pairs.features, dropped) == (("a", "b"), 1)
-    np.testing.assert_array_equal(pairs.present, [3.0, 11.0])
-    assert pairs_of(columns, "y", ["b"])[0].x.tolist() == [[2.0], [6.0], [10.0]]
+    np.testing.assert_array_equal(pairs.present, [[3.0], [11.0]])
+    assert pairs_of(columns, ["y"], ["b"])[0].x.tolist() == [[2.0], [6.0], [10.0]]
     with pytest.raises(ValueError, match=r"f\.csv: 'y' cannot be target and feature"):
-        pairs_of(columns, "y", ["y"])
+        pairs_of(columns, ["y"], ["y"])
     with pytest.raises(ValueError, match="no column beside 'y' to predict from"):
-        pairs_of(Columns.read(b"y\n1\n", "f.csv"), "y")
+        pairs_of(Columns.read(b"y\n1\n", "f.csv"), ["y"])
     with pytest.raises(ValueError, match="no complete row"):
-        pairs_of(Columns.read(b"x,y\n,1\n", "f.csv"), "y")
+        pairs_of(Columns.read(b"x,y\n,1\n", "f.csv"), ["y"])
 
 
 # ------------------------------------------------------------------------------------ computing
@@ -134,12 +134,12 @@ def test_a_line_is_turned(ratio):
     weigh = spectral(pairs.x, values) if ratio == "spectral" else alone(pairs.x, values)
     made = adapt(pairs, values, weigh, Options(ratio=ratio, model="line"))
     fresh = moved(2000, seed=9)
-    before = Iwrls(linear=True).fit(pairs.x, pairs.y).predict(fresh)
+    before = Iwrls(linear=True).fit(pairs.x, pairs.y[:, 0]).predict(fresh)
     error = {name: np.mean((curve(fresh[:, 0]) - predicted) ** 2)
              for name, predicted in (("before", before), ("after", made.model.predict(fresh)))}  # fmt: skip
 
     assert error["after"] < 0.5 * error["before"]
-    assert made.verdict == "the adapted model is better where the values are now"
+    assert made.verdicts == ["the adapted model is better where the values are now"]
     assert made.error(made.after) < made.error(made.before)
     assert 30.0 < made.size < 400.0
 
@@ -151,8 +151,8 @@ def test_kernels_need_no_weights():
     fresh = moved(2000, seed=9)
 
     assert np.sqrt(np.mean((curve(fresh[:, 0]) - made.model.predict(fresh)) ** 2)) < 0.15
-    assert "no clear difference" in made.verdict
-    assert made.error(made.after) == pytest.approx(0.3, abs=0.1)
+    assert "no clear difference" in made.verdicts[0]
+    assert made.error(made.after) == pytest.approx([0.3], abs=0.1)
 
 
 def test_no_shift_changes_nothing():
@@ -237,7 +237,8 @@ def test_model_file(model):
     assert again.encode() == made.model.encode()
     z = (pairs.x - made.model.centre) / made.model.scale
     w = made.weights
-    fit = Iwrls(linear=True).fit(z, pairs.y, w) if model == "line" else Iwrls.select(z, pairs.y, w)
+    y = pairs.y[:, 0]
+    fit = Iwrls(linear=True).fit(z, y, w) if model == "line" else Iwrls.select(z, y, w)
     np.testing.assert_allclose(made.model.predict(pairs.x), fit.predict(z), rtol=1e-6)
 
 
@@ -248,11 +249,15 @@ def broken(data: bytes) -> dict[str, tuple[bytes, str]]:
         "not json": (b"\x89PNG", "malformed"),
         "foreign": (b'{"weights": [1, 2]}', "no model of `detector adapt`"),
         "list": (b"[]", "no model of `detector adapt`"),
-        "newer": (json.dumps({**good, "version": 2}).encode(), "model of version 2, this detector reads 1"),
+        "newer": (json.dumps({**good, "version": 3}).encode(), "model of version 3, this detector reads 2"),
         "more": (json.dumps({**good, "code": "x"}).encode(), "unknown field `code`"),
-        "short": (json.dumps({**good, "coefficients": [1.0]}).encode(), "1 coefficients do not fit"),
+        "short": (json.dumps({**good, "coefficients": [[1.0]]}).encode(), "1 coefficients do not fit"),
         "ragged": (json.dumps({**good, "centres": [[1.0, 2.0]]}).encode(), "a centre has not 1 components"),
-        "text": (json.dumps({**good, "intercept": "0"}).encode(), "Expected `float`"),
+        "text": (json.dumps({**good, "intercepts": ["0"]}).encode(), "Expected `float`"),
+        "targets": (
+            json.dumps({**good, "targets": ["a", "b"]}).encode(),
+            "targets, coefficients and intercepts",
+        ),
         "kernel": (json.dumps({**good, "kernel": "cubic"}).encode(), "unknown kernel 'cubic'"),
         "scale": (json.dumps({**good, "scale": [0.0]}).encode(), "scale and width must be above zero"),
         "names": (json.dumps({**good, "features": []}).encode(), "features, centre and scale do not fit"),
@@ -271,12 +276,97 @@ def test_model_file_refused(files):
 
 def test_wrong_dimension():
     """Values of another width are refused by name."""
-    model = AdaptedModel(target="y", features=("a", "b"), centre=(0.0, 0.0), scale=(1.0, 2.0),
-                         kernel="linear", coefficients=(3.0, 4.0), intercept=5.0)  # fmt: skip
+    model = AdaptedModel(targets=("y",), features=("a", "b"), centre=(0.0, 0.0), scale=(1.0, 2.0),
+                         kernel="linear", coefficients=((3.0, 4.0),), intercepts=(5.0,))  # fmt: skip
 
     np.testing.assert_allclose(model.predict([[1.0, 2.0]]), [3.0 + 4.0 + 5.0])
     with pytest.raises(ValueError, match="values: 1 columns, but the model has a, b"):
         model.predict([[1.0]])
+
+
+def test_a_file_of_version_1_is_read():
+    """It has one target, and is what this one would write with it."""
+    made = adapt(labelled(), moved(), spectral(labelled().x, moved()), Options(model="line"))
+    new = json.loads(made.model.encode())
+    old = {key: value for key, value in new.items() if key not in ("targets", "intercepts")}
+    old |= {
+        "version": 1,
+        "target": "y",
+        "coefficients": new["coefficients"][0],
+        "intercept": new["intercepts"][0],
+    }
+    assert AdaptedModel.decode(json.dumps(old).encode()) == made.model
+
+
+# -------------------------------------------------------------------------------- several targets
+
+
+def two(n=400) -> Pairs:
+    """Beside the curve, what falls as it rises, in other units."""
+    one = labelled(n)
+    rng = np.random.default_rng(8)
+    second = -2000.0 * one.y[:, 0] + 300.0 * rng.normal(size=n)
+    return replace(one, targets=("y", "z"), y=np.column_stack([one.y[:, 0], second]))
+
+
+@pytest.mark.parametrize("model", ["kernels", "line"])
+def test_several_targets_have_one_model(model):
+    """Each is as good as by itself, whatever its units; one set of weights and of lambdas serves all."""
+    pairs, values, fresh = two(), moved(), moved(2000, seed=9)
+    weigh, options = spectral(pairs.x, values), Options(model=model)
+    both = adapt(pairs, values, weigh, options)
+    found = both.model.predict(fresh)
+    assert found.shape == (2000, 2)
+    for k, name in enumerate(pairs.targets):
+        alone_ = adapt(replace(pairs, targets=(name,), y=pairs.y[:, [k]]), values, weigh, options)
+        assert both.error(both.after)[k] == pytest.approx(alone_.error(alone_.after)[0], rel=0.1)
+        np.testing.assert_array_equal(both.weights, alone_.weights)
+    truth = curve(fresh[:, 0])
+    scaled = np.sqrt(np.mean(np.square(found - np.column_stack([truth, -2000.0 * truth])), axis=0))
+    assert scaled[0] < 0.7
+    assert scaled[1] < 1400.0
+    assert both.facts()["error_after"].keys() == {"y", "z"}
+    assert AdaptedModel.decode(both.model.encode()) == both.model
+    if model == "line":
+        z = (pairs.x - both.model.centre) / both.model.scale
+        spread = both.unit
+        fit = Iwrls(linear=True).fit(z, pairs.y / spread, both.weights)
+        np.testing.assert_allclose(both.model.predict(pairs.x), fit.predict(z) * spread, rtol=1e-6)
+
+
+def test_several_targets_on_the_command_line(files):
+    """Errors of each by name, a chart of each, a column of each."""
+    (files / "two.csv").write_text(as_csv(two()))
+    said = run("fit", files / "two.csv", "--target", "y", "--target", "z", "--values", files / "values.csv",
+               "-o", files / "m.json", "--report", files / "r.html", "--json")  # fmt: skip
+    facts = json.loads(said)
+    assert facts["error_after"].keys() == facts["verdict"].keys() == {"y", "z"}
+    rows = run("predict", files / "m.json", files / "values.csv").splitlines()
+    assert rows[0] == "c0,y,z"
+    first = [float(cell) for cell in rows[1].split(",")]
+    assert first[2] == pytest.approx(-2000.0 * first[1], abs=1500.0)
+    page = (files / "r.html").read_text()
+    assert "Adaptation of y, z" in page
+    assert "y, labelled" in page
+    assert "z, labelled" in page
+    shown = run("show", files / "m.json")
+    assert "y, z" in shown
+    assert "y: " in shown
+    fit = (
+        "fit",
+        files / "two.csv",
+        "--values",
+        files / "values.csv",
+        "-o",
+        files / "n.json",
+        "--target",
+        "y",
+    )
+    assert "give 1 to 8 targets, each once" in refused(*fit, "--target", "y")
+    assert "1 columns of present predictions, but 2 targets" in refused(
+        *fit, "--target", "z", "--present", "c0"
+    )
+    assert not (files / "n.json").exists()
 
 
 # ----------------------------------------------------------------------------------- command line
@@ -400,6 +490,10 @@ def test_fit_to_an_incident(tmp_path, ratio):
     assert (shown["name"], shown["incident"], shown["target"]) == ("n0.y", "i1", "y")
     assert ask(repository, "export", name="n0.y")["file"] == told["file"]
     assert ask(repository, "fit", **asked(labelled(), node="n1", name="n0.y"))["version"] == 2
+    several = ask(repository, "fit", **asked(two(), target=["y", "z"], model="line"))
+    assert (several["name"], several["error_after"].keys()) == ("n0.y+z", {"y", "z"})
+    assert [one["target"] for one in ask(repository, "show")["models"]] == ["y", "y, z"]
+    ask(repository, "forget", name="n0.y+z")
     assert ask(repository, "forget", name="n0.y") == {"forgotten": "n0.y"}
     assert ask(repository, "show") == {"models": []}
 

@@ -200,6 +200,15 @@ def test_check_names_the_line_that_installs_a_missing_library(
     assert re.search(r"mqtt.yaml:\d+:\d+: sources.my-mqtt.type: .*pip install 'detectord\[mqtt\]'", said)
 
 
+def test_check_names_what_a_cluster_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "config.yaml").write_text(CONFIG + "engine: {type: ray, address: '10.0.0.1:6379'}\n")
+    assert "storage: needed with an address" in error_of(run("check", code=78))
+    (folder / "config.yaml").write_text(CONFIG + "engine: {type: ray}\n")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    said = error_of(run("check", code=69))
+    assert re.search(r"engine.type: ray is not installed: run  pip install 'detectord\[ray\]'", said)
+
+
 def test_check_tries_the_connectors(folder: Path) -> None:
     said = run("check", "--connect", code=69)
     assert "sources.log: cannot open" in said.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -345,6 +346,9 @@ def test_show(repository):
         50,
         377,
     )
+    each = 60 / (2 * len(told["incidents"]))  # windows of an incident; as many incidents in the other regime
+    assert told["more_labels_for_0.5"] == math.ceil(50 / each) >= 2
+    assert told["more_labels_for_0.25"] == math.ceil(377 / each)
     assert told["nearest_is_own"] == 1.0
     assert told["risk_bound"] == pytest.approx(told["mean_square_error"] + told["deviation"], abs=2e-3)
     (card,) = act(repository, "list")["guarantees"]

@@ -1,4 +1,4 @@
-"""Real daemons and a real Mosquitto: two boxes are one network, whatever befalls brokers and boxes."""
+"""Real daemons and a real Mosquitto: two boxes are one network, whatever befalls them (T31)."""
 
 from __future__ import annotations
 
@@ -173,7 +173,9 @@ def test_garbage_and_forgeries_are_counted_and_change_nothing(site: Site) -> Non
         site.client.publish("edge/south", json.dumps(payload), qos=1).wait_for_publish(60)
     rig.wait_for(lambda: site.outcome("north", "malformed") >= 7, what="malformed messages")
     rig.wait_for(lambda: site.outcome("north", "unsigned") == 2, what="unsigned messages")
+    before = site.arrived("north")
     site.client.publish("edge/south", site.heard[0], qos=1).wait_for_publish(60)  # signed, and long ago
+    rig.wait_for(lambda: site.arrived("north") > before, what="the old message")
     first = site.sent + 1
     for t in range(first, first + 3):
         site.in_time(t)
@@ -214,12 +216,14 @@ def test_a_broker_that_dies_costs_the_coupling_and_nothing_else(site: Site) -> N
 
 
 def test_a_box_that_dies_comes_back_and_is_heard(site: Site) -> None:
+    before = site.status("south")["top_nodes"]
     site.boxes["south"].kill()
     first = site.sent + 1
     for t in range(first, first + PATIENCE + 3):
         site.tick(t, ("north",))
     rig.wait_for(lambda: not site.up("north"), what="south to be given up")
     site.boxes["south"] = site.start("south")
+    assert site.status("south")["top_nodes"] == before  # what it had heard is in its journal
     site.connected("south")
     site.heard_again()
     assert "neighbour south is heard again" in "".join(one["summary"] for one in site.records("north"))

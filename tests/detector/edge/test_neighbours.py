@@ -185,6 +185,14 @@ def test_numbers_out_of_all_bounds_are_refused() -> None:
             boxes.all["north"].hear(pack(replace(told, rows=rows.tobytes())))
 
 
+def test_parameters_that_are_no_numbers_are_refused() -> None:
+    boxes, told = told_by_south()
+    rows = told.boxes()
+    rows[0, 3] = np.nan
+    with pytest.raises(Refused, match="no numbers"):
+        boxes.all["north"].hear(pack(replace(told, rows=rows.tobytes())))
+
+
 def test_a_clock_that_is_set_back_begins_a_new_epoch() -> None:
     boxes = started()
     for t in range(LEARN, LEARN + 10):

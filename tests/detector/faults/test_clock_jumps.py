@@ -1,4 +1,5 @@
-"""The wall clock of the real process jumps: by an hour, by a day, there and back, and it begins in 1970.
+"""The wall clock of the real process jumps: by an hour, by a day, there and back, and it begins in 1970; and
+loggers that write local times, when summer time begins and ends.
 
 libfaketime gives the process another wall clock and leaves the monotonic one true, as a bad time server does.
 Samples carry no time of their own, so they are stamped by the clock that jumps.
@@ -11,15 +12,18 @@ import random
 import re
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from detector.storage.store import inspect
 from tests import servers
 from tests.detector import rig
+from tests.detector.faults.burst_rig import counts
 
 PERIOD = 0.1
 STALL_S = 60.0  # a timer that follows the wall clock would stand still for an hour at least
@@ -148,3 +152,36 @@ def test_jumps_of_the_wall_clock(tmp_path: Path, quick_state: Path) -> None:
     for record in records():
         begun = [record["opened"], *(node["since"] for node in record["nodes"])]
         assert all(record["time"] >= since for since in begun if since is not None), record
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+BEGINS, ENDS = datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC)  # of summer time
+MINUTES = (460, 140)  # before and after
+
+
+@pytest.mark.parametrize(
+    ("change", "offset", "lost"), [(BEGINS, False, 0), (ENDS, False, 60), (ENDS, True, 0)],
+    ids=["it begins", "it ends", "it ends, times with their offset"],
+)  # fmt: skip
+def test_loggers_that_write_local_times(tmp_path: Path, change: datetime, offset: bool, lost: int) -> None:
+    """The hour that comes twice is late the second time, to the sample; no incident, no other loss (T5)."""
+    rng = random.Random(4)
+    rows = ["time,node,value"]
+    for minute in range(-MINUTES[0], MINUTES[1]):
+        local = (change + timedelta(minutes=minute)).astimezone(BERLIN)
+        text = (local if offset else local.replace(tzinfo=None)).isoformat(sep=" ")
+        rows += [f"{text},{node},{rng.gauss(0.0, 1.0):.4f}" for node in rig.NODES]
+    (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
+    config = rig.write_config(
+        tmp_path, diagnosis=rig.only(), align={"step": "60s", "lateness": "0s"},
+        sources={"in": {"type": "file", "path": str(tmp_path / "in.csv")}},
+        alarm={"learn": 400, "budget": "1 per 100000 ticks"},
+    )  # fmt: skip
+    with rig.Service(config, "--once") as service:
+        assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
+    found = counts(tmp_path / "state")
+    assert found["received"] == sum(MINUTES) * len(rig.NODES)
+    assert found["late"] + found["duplicate"] == lost * len(rig.NODES)
+    assert found["accepted"] == (sum(MINUTES) - lost) * len(rig.NODES)
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert not [record for record in records if record["event"].startswith(("incident", "node"))]

@@ -511,7 +511,11 @@ def test_secrets_are_nowhere(tmp_path: Path) -> None:
         rig.wait_for(lambda: '"ready: ' in service.said() or service._died())
         right = {"Authorization": "Bearer canary-secret-token"}
         rig.wait_for(lambda: service.ask("/readyz", headers=right)[1]["sources"]["redis"]["status"] == "down")
-        paths = ("/metrics", "/readyz", "/api/v1/status", "/api/v1/openapi.json", "/", "/api/v1/nodes")
+        paths = (
+            "/metrics", "/readyz", "/api/v1/status", "/api/v1/openapi.json", "/", "/api/v1/nodes",
+            "/api/v1/export", "/api/v1/export?format=json", "/api/v1/diagnosis", "/api/v1/audit",
+            "/api/v1/outbox", "/api/v1/silences", "/api/v1/incidents",
+        )  # fmt: skip
         seen = [str(service.ask(path, headers=right)[1]) for path in paths]
         seen.append(Path(f"/proc/{service.process.pid}/cmdline").read_text())
         config.write_text(config.read_text().replace("windows", "windoes"))

@@ -136,6 +136,19 @@ def test_hostile_requests(service: rig.Service, request_text: bytes, statuses: t
     assert service.ask("/healthz")[0] == 200
 
 
+def test_a_body_that_nobody_reads_is_no_header(service: rig.Service) -> None:
+    """Refused before its body was read, a client that goes on sending it is served afterwards: no 431."""
+    size = 300_000
+    with connect(
+        service, b"POST /nobody HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size
+    ) as client:
+        client.sendall(b"x" * 10_000)
+        assert client.recv(4096).startswith(b"HTTP/1.1 404")
+        client.sendall(b"x" * (size - 10_000))
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert answer(client).startswith(b"HTTP/1.1 200")
+
+
 def test_bodies_above_the_cap_cost_no_memory(service: rig.Service) -> None:
     """200 MB are refused after the first megabyte, chunked too."""
     before = memory(service)

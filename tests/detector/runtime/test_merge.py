@@ -71,6 +71,30 @@ def test_silence_is_waited_for_no_longer_than_said() -> None:
     assert times(released(merge, 6.2)) == [2.5]
 
 
+def test_a_source_that_takes_long_to_connect_is_not_silent() -> None:
+    """With a slow broker its backlog would be late. But nobody is waited for for ever."""
+    merge = Merge(SETTINGS)
+    merge.expect("one", [""], 0.0)
+    merge.expect("two", [""], 0.0, patience=60.0)
+    merge.take("one", batch([1.0]), 0.1)
+    assert released(merge, 20.0) == []
+    merge.connected("two", 20.0)
+    assert released(merge, 24.9) == []
+    merge.take("two", batch([0.5, 2.0], "b"), 24.9)
+    assert times(released(merge, 24.9)) == [0.5, 1.0]
+    merge.connected("two", 26.0)  # again: it has given something, so this changes nothing
+    merge.take("one", batch([3.0]), 27.0)
+    assert times(released(merge, 27.0)) == [2.0]
+    assert times(released(merge, 32.1)) == [3.0]
+
+    never = Merge(SETTINGS)
+    never.expect("one", [""], 0.0)
+    never.expect("two", [""], 0.0, patience=60.0)
+    never.take("one", batch([1.0]), 0.1)
+    assert released(never, 59.0) == []
+    assert times(released(never, 60.1)) == [1.0]
+
+
 def test_a_source_that_has_ended_is_not_waited_for() -> None:
     merge = two()
     merge.take("one", batch([1.0]), 0.1)

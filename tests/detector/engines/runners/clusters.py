@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ STORE = 80 << 20
 
 
 def started(head_cpus: int, **head: Any) -> Cluster:
-    given = {"num_cpus": head_cpus, "include_dashboard": False, "object_store_memory": STORE}
-    return Cluster(
-        initialize_head=True, head_node_args=given | {"_system_config": HEALTH} | head, shutdown_at_exit=False
-    )
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # names of sockets must be short
+    given = {"temp_dir": folder, "num_cpus": head_cpus, "include_dashboard": False} | head
+    given |= {"object_store_memory": STORE, "_system_config": HEALTH}
+    made = Cluster(initialize_head=True, head_node_args=given, shutdown_at_exit=False)
+    made.folder = folder
+    return made
 
 
 def node(cluster: Cluster, cpus: int) -> Any:
@@ -67,3 +71,4 @@ def there(pid: int) -> bool:
 def end(cluster: Cluster) -> None:
     ray.shutdown()
     cluster.shutdown()
+    shutil.rmtree(cluster.folder, ignore_errors=True)

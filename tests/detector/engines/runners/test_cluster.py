@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,7 @@ def processes(engine: Any) -> list[tuple[str, int]]:
     return holders.processes()
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 4])
 def test_the_same_bits_with_any_number_of_actors(running: Running, whole: list[bytes], workers: int) -> None:
     engine = running.engine(workers, begun=40)
     assert len(processes(engine)) == workers
@@ -139,6 +141,27 @@ def test_what_is_wrong_is_said(running: Running, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(EngineUnavailable, match="others may write to"):
         running.engine(1)
     running.storage.chmod(0o700)
+
+
+LOCAL = """
+
+from tests.detector.engines.eventful import GRAPH, bits, made, play, settings_of
+from detector.engines.runners.base import started
+one, engine = made(), started(made(), GRAPH, settings_of(type="ray", workers=2))
+for each in (one, engine):
+    play(each, 0, 80)
+assert bits(one) == bits(engine)
+import ray
+print(engine.holders.folder.path, ray._private.worker.global_worker.node.get_temp_dir_path())
+"""
+
+
+def test_without_an_address_it_is_a_cluster_of_this_machine() -> None:
+    root = Path(__file__).parents[4]
+    done = subprocess.run([sys.executable, "-c", LOCAL], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for left in done.stdout.splitlines()[-1].split():
+        assert not Path(left).exists()
 
 
 def test_folders_of_runs_that_are_gone_are_removed(tmp_path: Path) -> None:
