@@ -59,9 +59,9 @@ function takeFrame(frame) {
   const counts = {};
   for (const letter of frame.states) counts[letter] = (counts[letter] ?? 0) + 1;
   legend.update(counts);
-  const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.label}`);
-  byId("map-summary").textContent = `${plural(frame.states.length, "sensor")}: ${words.join(", ")}`;
   if (page.network && page.network.names.length === frame.states.length) {
+    const words = STATES.filter((state) => counts[state.letter]).map((state) => `${counts[state.letter]} ${state.label}`);
+    byId("map-summary").textContent = `${plural(frame.states.length, "sensor")}: ${words.join(", ")}`;
     folded.setFrame(frame);
     table.update(page.network, frame);
     incident.takeFrame(frame);

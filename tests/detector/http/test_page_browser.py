@@ -349,16 +349,16 @@ def test_an_incident_that_is_not_there(browser: Any, feed: Feed) -> None:
 
 def test_silence_from_the_page(browser: Any, feed: Feed) -> None:
     browser.get(f"{address(feed)}silences")
-    until(browser, "document.getElementById('silences-list').textContent.includes('None')")
+    until(browser, "document.getElementById('silences-list').textContent.includes('None')", 150)
     find(browser, "#silence-nodes").send_keys("n7")
     find(browser, "#silence-reason").send_keys("<b>works</b>")
     find(browser, "#silence-form button").click()
-    until(browser, "document.getElementById('silences-list').textContent.includes('<b>works</b>')")
+    until(browser, "document.getElementById('silences-list').textContent.includes('<b>works</b>')", 150)
     assert "in force" in text(browser, "#silences-list")
     find(browser, "#silences-list button").click()
-    until(browser, "document.getElementById('silences-list').textContent.includes('over')")
+    until(browser, "document.getElementById('silences-list').textContent.includes('over')", 150)
     find(browser, "nav a[href='/audit']").click()
-    until(browser, "document.getElementById('audit-list').textContent.includes('end silence')")
+    until(browser, "document.getElementById('audit-list').textContent.includes('end silence')", 150)
     assert console(browser) == []
 
 
