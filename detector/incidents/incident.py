@@ -83,6 +83,7 @@ class Incident(msgspec.Struct):
     settled: bool = False  # the onset has left the windows: it can be known no better
     urgent: bool = False  # something happened that no rate limit may hold back
     said: Said = Said()
+    named: list[str] = []  # the nodes called changed by the latest record that called any so
     common: str | None = None  # id that it shares with those of adjoining boxes
     common_opened: float | None = None  # when the incident opened that gave it
 
@@ -95,6 +96,14 @@ class Incident(msgspec.Struct):
     def changed(self) -> list[str]:
         """The nodes that changed, not only possibly."""
         return [name for name, member in self.members.items() if not member.suspected]
+
+    @property
+    def fading(self) -> bool:
+        """Whether nodes were called changed, and none is certain any more: windows hold its end already.
+
+        What they show is a mixture of before and after, which was never there.
+        """
+        return bool(self.named) and not self.changed
 
     @property
     def course(self) -> Change | None:
@@ -113,6 +122,8 @@ class Incident(msgspec.Struct):
     @property
     def news(self) -> bool:
         """Whether there is something of substance that the last record did not say."""
+        if self.fading:
+            return False
         count, said = len(self.changed), self.said.changed
         grown = abs(count - said) > max(1.0, GROWTH * said)
         return self.urgent or grown or self.turned or self._onset_moved
@@ -230,6 +241,7 @@ class Incident(msgspec.Struct):
         self.sequence += 1
         summary = self.summary(time, nodes, resolution, merged_into)
         self.urgent, self.said = False, Said(self.onset, self.course, len(self.changed))
+        self.named = self.changed or self.named
         begin = self.onset
         return Event(
             id=f"{self.id}-{self.sequence}", event=kind, time=time, time_iso=iso(time),
@@ -257,6 +269,8 @@ class Incident(msgspec.Struct):
         when = clock(_begin(self.onset, self.opened), time)
         names = {**self.members, **self.returned}
         certain = [node.name for node in nodes if not names[node.name].suspected]
+        if self.fading:
+            certain = [node.name for node in nodes if node.name in self.named]
         if not certain:
             around = nodes[0].name if nodes else "no node"
             what = f"something changed around {around} at {when}, no single node is certain yet"

@@ -84,6 +84,7 @@ def _follow(
             # Nobody can tell any more: without this it would stay open for ever.
             return [incidents.resolve(incident, time, "timed_out", "policy")]
     due = incident.urgent or time - incident.looked >= seconds(settings.update_every, decision.step)
+    due |= not incident.description  # how it changed must not wait either
     if incident.told and due:
         if not _ending(
             incidents, incident, evidence
@@ -108,6 +109,8 @@ def _is_earlier(incidents: OpenIncidents, incident: Incident, decision: Decision
 
 def _ending(incidents: OpenIncidents, incident: Incident, evidence: Evidence) -> bool:
     """Whether some of its nodes seem to be coming back."""
+    if incident.fading:
+        return True
     names = [name for name in incident.changed if not incidents.states.silent[incidents.states.index[name]]]
     nodes = np.array([incidents.states.index[name] for name in names], np.int32)
     if incident.returned or not len(nodes):

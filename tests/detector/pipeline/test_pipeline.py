@@ -242,6 +242,26 @@ def test_incident_clears_when_values_return():
     assert not made.engine.bank.held.any()
 
 
+@pytest.mark.parametrize(("size", "words"), [(5.0, "mean up"), (-4.0, "mean down")])
+@pytest.mark.parametrize("lasts", [20, 30, 60])
+@pytest.mark.parametrize("nodes", [[1, 2], [0, 1, 2, 3]])
+def test_what_is_said_at_the_end_is_what_happened(size, words, lasts, nodes):
+    """Windows that hold the end of a change show a wide spread that never was."""
+    X = changed(NOW, NOW + lasts + 140, NOW + 20, nodes, size, until=NOW + 20 + lasts)
+    events = pipeline().push(samples(X, NOW))
+    told = [event for event in events if event.event.startswith("incident.")]
+    assert len({event.incident for event in told}) == 1
+    assert told[-1].event == "incident.resolved"
+    assert told[-1].resolution == "cleared"
+    described = [event for event in told if "too few samples" not in event.summary]
+    assert len(described) >= 2
+    for event in described:
+        assert words in event.summary, event.summary
+    for name in nodes:
+        assert f"n{name}" in told[-1].summary or f"{len(nodes)} nodes" in told[-1].summary
+    assert "no single node is certain" not in told[-1].summary
+
+
 def test_operator_clears_and_labels():
     """Cleared by hand, the incident ends and references slide again; a label stays with its record."""
     made = pipeline()
