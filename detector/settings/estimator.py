@@ -95,7 +95,7 @@ class EngineSettings(Group):
     workers: NumberOrAuto = setting(
         "auto",
         "Threads, actors of a cluster, and processes that share the work of learning; auto: as many as there "
-        "are cores, for learning as far as memory allows.",
+        "are cores, one for learning.",
         applies="restart",
     )
     parts: NumberOrAuto = setting(

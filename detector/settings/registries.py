@@ -30,9 +30,6 @@ RUNNERS = Registry(
         "ray": "detector.engines.runners.cluster:Cluster",
     },
 )
-LEARNERS = Registry(
-    "detector.learners", "way to learn", {"processes": "detector.engines.runners.processes:Processes"}
-)
 STEPS = Registry(
     "detector.steps",
     "preprocessing step",

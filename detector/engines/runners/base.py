@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from detector.engines.base import Engine
 from detector.engines.density_ratio.engine import DensityRatioEngine, Runner, in_turn
 from detector.settings.core import Settings
-from detector.settings.registries import LEARNERS, RUNNERS
+from detector.settings.registries import RUNNERS
 from estimators.core.graph import Graph
 
 Job = TypeVar("Job")
@@ -83,9 +83,12 @@ class Alone:
 def learners(settings: Settings, values: int, need: int) -> AbstractContextManager[Workers]:
     """Who learns from a history of so many ``values``: as many as `engine.workers` says and memory holds.
 
+    That is one, unless more are asked for: two were not faster in any case that was measured.
+
     ``need``: bytes that a job takes.
     """
-    if values < ALONE or settings.engine.workers == 1:
+    if values < ALONE or settings.engine.workers in (1, "auto"):
         return nullcontext(Alone())
-    made: AbstractContextManager[Workers] = LEARNERS.load("processes").of(settings, need)
-    return made
+    from detector.engines.runners.processes import Processes  # which is built on this file
+
+    return Processes.of(settings, need)

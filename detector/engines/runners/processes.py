@@ -50,12 +50,10 @@ class Processes:
 
     @classmethod
     def of(cls, settings: Settings, need: int) -> Self:
-        """As many as `engine.workers` says, or cores and memory allow; ``need``: bytes that a job takes."""
+        """As many as `engine.workers` says, if memory allows; ``need``: bytes that a job takes."""
         wanted = settings.engine.workers
-        if wanted != "auto":
-            return cls(wanted)
         room = max(int(0.8 * free_memory() - need) // (EACH + need), 0)
-        return cls(min(cores(), 1 + room))
+        return cls(min(cores() if wanted == "auto" else wanted, 1 + room))
 
     def __enter__(self) -> Self:
         return self

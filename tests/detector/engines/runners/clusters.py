@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -12,14 +13,20 @@ from typing import Any
 
 # Read when Ray is imported: a token as on a real cluster, and nothing that leaves this machine.
 os.environ |= {
+    "RAY_TMPDIR": tempfile.mkdtemp(prefix="ray-", dir="/tmp"),  # names of sockets must be short
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback, as it is on these systems
 }
 
 import ray
 from ray.cluster_utils import Cluster
 
+# Ray writes the address of the latest cluster into a folder that it does not make.
+TEMPORARY = os.environ["RAY_TMPDIR"]
+(Path(TEMPORARY) / "ray").mkdir()
+atexit.register(shutil.rmtree, TEMPORARY, ignore_errors=True)
 # A node is called dead after about a second and a half without a sign of life.
 HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 500,
           "health_check_failure_threshold": 3}  # fmt: skip
@@ -27,7 +34,7 @@ STORE = 80 << 20
 
 
 def started(head_cpus: int, **head: Any) -> Cluster:
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # names of sockets must be short
+    folder = tempfile.mkdtemp(prefix="r-", dir=TEMPORARY)
     given = {"temp_dir": folder, "num_cpus": head_cpus, "include_dashboard": False} | head
     given |= {"object_store_memory": STORE, "_system_config": HEALTH}
     made = Cluster(initialize_head=True, head_node_args=given, shutdown_at_exit=False)

@@ -164,8 +164,8 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "free_memory", lambda: UNKNOWN)
     auto, two, one = (Settings.of(engine={"workers": w}) for w in ("auto", 2, 1))
     for settings, values, workers in (
-        (auto, ALONE, 8),
-        (auto, ALONE - 1, 1),
+        (auto, ALONE, 1),
+        (two, ALONE - 1, 1),
         (two, ALONE, 2),
         (one, ALONE, 1),
     ):
@@ -173,9 +173,10 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
             assert made.workers == workers
             assert isinstance(made, Alone if workers == 1 else Processes)
     monkeypatch.setattr(module, "free_memory", lambda: 4 * EACH)
-    assert Processes.of(auto, EACH // 2).workers == 1 + int((3.2 - 0.5) / 1.5)
+    eight = Settings.of(engine={"workers": 8})
+    assert Processes.of(eight, EACH // 2).workers == 1 + int((3.2 - 0.5) / 1.5)
     monkeypatch.setattr(module, "free_memory", lambda: 0)
-    assert Processes.of(auto, 0).workers == 1
+    assert Processes.of(eight, 0).workers == 1
 
 
 def test_memory_is_what_machine_and_groups_leave(tmp_path: Path) -> None:
