@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import Protocol, TypeVar
 
 from detector.engines.base import Engine
@@ -89,6 +90,6 @@ def learners(settings: Settings, values: int, need: int) -> AbstractContextManag
     """
     if values < ALONE or settings.engine.workers in (1, "auto"):
         return nullcontext(Alone())
-    from detector.engines.runners.processes import Processes  # which is built on this file
-
-    return Processes.of(settings, need)
+    module = import_module("detector.engines.runners.processes")  # on use: the pipeline itself starts nothing
+    made: AbstractContextManager[Workers] = module.Processes.of(settings, need)
+    return made
