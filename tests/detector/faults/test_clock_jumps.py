@@ -135,7 +135,7 @@ def test_jumps_of_the_wall_clock(tmp_path: Path, quick_state: Path) -> None:
                 if not line.startswith("#") and "_seconds" in line and float(line.rpartition(" ")[2]) < 0
             ]  # fmt: skip
             assert not negative
-            assert service.ask("/readyz")[0] == 200
+            rig.wait_for(lambda: service.ask("/readyz")[0] == 200)
         assert not [record for record in records() if record["event"].startswith(("incident", "node"))]
         warnings = [record for record in records() if record["event"] == "detector.warning"]
         moved = [record["details"]["set_back"] for record in warnings if "set_back" in record["details"]]
