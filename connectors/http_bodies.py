@@ -36,6 +36,7 @@ class Body(ABC):
     limit: int  # bytes, unpacked
     extra: str | None = None
     modules: tuple[str, ...] = ()
+    silent = False  # if all was taken, the answer is 204 without a body
 
     def open(self) -> None:
         """Load what reading needs."""
@@ -53,6 +54,8 @@ class Body(ABC):
     def told(self, request: web.Request, status: int, batch: Batch, discarded: Mapping[str, int],
              remark: str = "") -> web.Response:  # fmt: skip
         """What became of the batch; ``discarded``: by the stream, by reason."""
+        if self.silent and not batch.rejected and not discarded:
+            return web.Response(status=204)
         return counts(batch, status, discarded)
 
 
@@ -75,6 +78,7 @@ class LineProtocol(Mapped):
     """InfluxDB line protocol, as Telegraf sends it. Nothing is said if all was taken."""
 
     extra, modules = "influx", ("line_protocol_parser",)
+    silent = True
 
     def __init__(self, config: Decode) -> None:
         super().__init__(config)
@@ -94,17 +98,12 @@ class LineProtocol(Mapped):
         self._decoder.payload(body, into, time_format=time_format, gzipped=_packed(request, body))
         return ""
 
-    def told(self, request: web.Request, status: int, batch: Batch, discarded: Mapping[str, int],
-             remark: str = "") -> web.Response:  # fmt: skip
-        if not batch.rejected and not discarded:
-            return web.Response(status=204)
-        return counts(batch, status, discarded)
-
 
 class RemoteWrite(Body):
     """Prometheus remote write. What is refused is answered with 4xx, after which nobody sends it again."""
 
     extra, modules = remote_write.EXTRA, remote_write.MODULES
+    silent = True
 
     def __init__(self, config: Series) -> None:
         self.limit = config.max_bytes
@@ -123,12 +122,6 @@ class RemoteWrite(Body):
         except Rejected as refused:
             into.reject(refused.reason)
         return ""
-
-    def told(self, request: web.Request, status: int, batch: Batch, discarded: Mapping[str, int],
-             remark: str = "") -> web.Response:  # fmt: skip
-        if not batch.rejected and not discarded:
-            return web.Response(status=204)
-        return counts(batch, status, discarded)
 
 
 class Otlp(Body):

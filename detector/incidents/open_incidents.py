@@ -147,7 +147,7 @@ class OpenIncidents:
             "version": 1,
             "open": [msgspec.to_builtins(incident) for incident in self.open.values()],
             "records": [record.record() for record in self.records.values()],
-            "roster": self.states.state(returned),
+            "nodes": self.states.state(returned),
             "false_alarms": [msgspec.to_builtins(alarm) for alarm in self.false_alarms.state()],
         }
 
@@ -157,7 +157,7 @@ class OpenIncidents:
             raise ValueError(f"incidents: state of version {meta.get('version')!r} cannot be read, only 1")
         self.actions = Actions()
         self.states = states = NodeStates(self.states.names, self.states.graph)
-        states.restore(meta["roster"])
+        states.restore(meta["nodes"] if "nodes" in meta else meta["roster"])  # as states of 0.1 call it
         incidents = [msgspec.convert(raw, Incident) for raw in meta["open"]]
         for incident in incidents:
             for group in (incident.members, incident.returned):
