@@ -121,8 +121,8 @@ class EngineSettings(Group):
     )
     deadline: Duration = setting(
         10.0,
-        "An actor that has not answered for so long is started anew; all of them must be back within six times "
-        "that, counted from the request.",
+        "An actor that has not answered for so long is started anew; all must be back within six times that, "
+        "counted from the request.",
         applies="restart",
         ge=0.1,
     )
