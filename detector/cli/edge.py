@@ -60,6 +60,7 @@ def learnt_dictionary(config_path: Path) -> SharedDictionary:
     """That of the state which the configuration names; a running daemon is not disturbed."""
     from detector.edge.dictionary import SharedDictionary
     from detector.engines.density_ratio.engine import DensityRatioEngine
+    from detector.engines.runners.sharded import ShardedEngine
     from detector.runtime.pipeline_thread import Plan
     from detector.storage.inspect import load_snapshot
 
@@ -67,6 +68,8 @@ def learnt_dictionary(config_path: Path) -> SharedDictionary:
     folder = config.state.folder()
     snapshot = load_snapshot(folder)
     engine = None if snapshot is None else Plan.of(config).restored(snapshot).engine
+    if isinstance(engine, ShardedEngine):
+        engine = engine.fresh()
     if not isinstance(engine, DensityRatioEngine):
         raise ValueError(f"{folder}: nothing is learnt there yet")
     return SharedDictionary.of(engine)
