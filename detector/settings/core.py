@@ -51,11 +51,15 @@ class Settings(Group):
 
 
 def _present_names(groups: dict[str, Any]) -> dict[str, Any]:
-    """Groups that may be given by the names they had in version 0.1."""
+    """With the groups that were given by their names of version 0.1, and without keys that are ignored."""
     for old, new in renamed.GROUPS.items():
         if old in groups and new not in groups:
             warnings.warn(renamed.deprecated(old, new), FutureWarning, stacklevel=4)
             groups = {new if name == old else name: group for name, group in groups.items()}
+    for (group, key), now in renamed.DROPPED.items():
+        if isinstance(given := groups.get(group), dict) and key in given:
+            warnings.warn(renamed.dropped(key, now), FutureWarning, stacklevel=4)
+            groups = {**groups, group: {name: value for name, value in given.items() if name != key}}
     return groups
 
 
