@@ -15,6 +15,7 @@ from detector.settings.diagnosis import CaseSettings
 from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
+from detector.settings.span import by_step
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted, joined, nearest, worded
 
@@ -45,7 +46,7 @@ class Settings(Group):
     def of(cls, **groups: Any) -> Settings:
         """Groups as mappings or as settings objects; ValueError names everything that is wrong."""
         try:
-            return cls.model_validate(_plain(_present_names(groups)))
+            return cls.model_validate(by_step(_plain(_present_names(groups))))
         except ValidationError as error:
             raise ValueError(_all_wrong(error)) from None
 
