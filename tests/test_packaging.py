@@ -10,10 +10,23 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SHIPPED = PROJECT["tool"]["setuptools"]["data-files"]
+
+
+def test_there_is_one_version() -> None:
+    """The installed one, that of the citation, and one in the changelog with the same date."""
+    import detector
+
+    version = PROJECT["project"]["version"]
+    assert detector.__version__ == version, "install again: make .venv/.test-installed"
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == version
+    newest = re.findall(r"^## (\d\S*) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[0]
+    assert newest == (version, str(citation["date-released"]))
 
 
 def test_manual_pages_and_completion_files_are_current() -> None:
