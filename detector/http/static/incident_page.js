@@ -146,16 +146,18 @@ export class IncidentPage {
     const place = byId("incident-near");
     place.hidden = !network;
     if (!network) return;
-    const key = `${this.page.version} ${this.record.nodes.map((node) => node.name).join("\n")}`;
-    if (this.drawn?.key !== key) {
-      this.drawn = { ...neighbourhood(network, this.record.nodes.map((node) => this.page.index.get(node.name)).filter((v) => v !== undefined)), key };
+    const named = this.record.nodes.map((node) => node.name).join("\n");
+    if (this.drawn?.network !== network || this.drawn.named !== named) {
+      const part = neighbourhood(network, this.record.nodes.map((node) => this.page.index.get(node.name)).filter((v) => v !== undefined));
+      this.drawn = { ...part, network, named };
       this.map.setNetwork(this.drawn);
     }
-    this.takeFrame(frame);
+    if (frame?.states) this.map.setFrame(subframe(frame, this.drawn.nodes));
   }
 
-  takeFrame(frame) {
-    if (this.id !== null && this.drawn && frame?.states) this.map.setFrame(subframe(frame, this.drawn.nodes));
+  // The network may come later than the incident, and change under it.
+  takeFrame() {
+    if (this.id !== null && this.record) this.showMap();
   }
 
   async comment() {

@@ -31,8 +31,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _quick_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_frames(monkeypatch: pytest.MonkeyPatch, browser: Any) -> None:
     monkeypatch.setattr(frames, "EVERY_S", 0.1)
+    browser.get("about:blank")
+    console(browser)  # what the page of an earlier scene said of its end
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +136,6 @@ def test_a_sample_a_minute_is_not_still(browser: Any, scene: Scene) -> None:
 
 def test_rates_are_right_from_the_first_seconds(browser: Any, scene: Scene) -> None:
     """Every number that is shown, from the first on."""
-    browser.get("about:blank")
     browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
         window.rates = [];
         setInterval(() => {
@@ -215,7 +216,7 @@ def test_a_large_network_opens_group_by_group(browser: Any, tmp_path: Path, coun
 def test_the_neighbourhood_of_an_incident(browser: Any, tmp_path: Path) -> None:
     """Of a thousand sensors its page shows the members and those that they are linked to."""
     with Scene(tmp_path / "state", circle(1000)) as scene:
-        scene.put(*incident("one", NOW - 60, None, ("n500",)))
+        scene.put(*incident("one", NOW - 60, NOW - 10, ("n500",)))  # has ended: the page asks for it once
         browser.get(f"{scene.address}incidents/one")
         until(browser, "!document.getElementById('incident-near').hidden")
         until(browser, "document.getElementById('incident-map').width > 300")
