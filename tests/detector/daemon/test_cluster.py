@@ -1,4 +1,4 @@
-"""The daemon with its engine in a Ray cluster: nothing is lost, nothing is told twice, whoever dies."""
+"""The daemon with its engine in threads or a Ray cluster: nothing is lost or told twice, whoever dies."""
 
 from __future__ import annotations
 
@@ -48,6 +48,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     found = rig.ids(folder / "out.jsonl")
     assert len(found) > 10
     return found
+
+
+def test_threads_say_the_same_before_and_after_a_kill(tmp_path: Path, alone: list[str]) -> None:
+    path = config(tmp_path, type="threads", workers=2)
+    feed(tmp_path, 0, HALF)
+    with rig.Service(path, fork=False) as service:
+        taken(service, HALF)
+        service.kill()
+    feed(tmp_path, HALF, TICKS)
+    with rig.Service(path, fork=False) as service:
+        rig.wait_for(lambda: len(rig.ids(tmp_path / "out.jsonl")) >= len(alone), what="the other half")
+        assert service.stop() == 0
+    assert rig.ids(tmp_path / "out.jsonl") == alone
 
 
 def test_a_worker_and_a_machine_that_die_cost_nothing(tmp_path: Path, alone: list[str]) -> None:
