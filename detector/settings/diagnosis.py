@@ -67,7 +67,7 @@ class DiagnosisSettings(CaseSettings):
 
     keep: int = Field(default=1000, description="Case files kept of unlabelled incidents.", ge=1)
     keep_size: Size = Field(
-        default=12 * 2**20, description="Largest total size of case files of unlabelled incidents.", ge=2**20
+        default=6 * 2**20, description="Largest total size of case files of unlabelled incidents.", ge=2**20
     )
     keep_labelled_size: Size = Field(
         default=12 * 2**20, description="Largest total size of case files of labelled incidents.", ge=2**20

@@ -59,7 +59,7 @@ export class LabelForm {
     this.error = element("p", { class: "trouble", role: "alert", hidden: true });
     const saved = record.labels ? `Labelled ${clock(record.labels.time, true)}: ${labelWords(record.labels)}` : "Not labelled yet.";
     this.form.replaceChildren(element("p", { class: "said", textContent: saved }), ...this.fields.flatMap((field) => fieldOf(field, "label")),
-      this.error, element("div", { class: "actions" }, element("button", { type: "submit", class: "strong", textContent: "Save the label" })));
+      this.error, element("div", { class: "actions" }, element("button", { type: "submit", class: "strong", textContent: "Save label" })));
   }
 
   async submit() {
