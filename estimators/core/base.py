@@ -18,20 +18,6 @@ Samples = Sequence[ArrayLike] | Floats
 Progress = Callable[[int, int], None]
 
 
-class NotFittedError(ValueError):
-    """An estimator was asked for results before ``fit``.
-
-    Examples
-    --------
-    >>> from estimators import Grulsif, NotFittedError
-    >>> try:
-    ...     Grulsif().divergence()
-    ... except NotFittedError as error:
-    ...     print(error)
-    Grulsif: call fit first
-    """
-
-
 @dataclass(frozen=True)
 class Selection:
     """Losses of all combinations of hyper-parameters that a ``select`` has tried; lower is better.
@@ -110,6 +96,7 @@ class Estimator(Parameters, ABC):
     kliep 0
     """
 
+    _result = "scores_"
     scores_: Floats
     theta_: Sequence[Floats] | Floats
     n_iter_: int
@@ -206,10 +193,6 @@ class Estimator(Parameters, ABC):
         """
         self._check_fitted()
         return np.maximum(self.scores_, 0.0)  # NaN stays NaN
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "scores_"):
-            raise NotFittedError(f"{type(self).__name__}: call fit first")
 
     def _check_node(self, v: int) -> None:
         self._check_fitted()

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from estimators.core.base import NotFittedError, Progress, check_range
+from estimators.core.base import Progress, check_range
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
@@ -125,6 +125,7 @@ class CollaborativeTwoSampleTest(Parameters):
     [[2, 3]]
     """
 
+    _result = "scores_"
     scores_: Floats
     directions_: Floats
     p_values_: Floats
@@ -266,10 +267,6 @@ class CollaborativeTwoSampleTest(Parameters):
             raise ValueError(f"direction: must be 'new' or 'old', got {direction!r}")
         found: Floats = 1.0 + self._features(x) @ self._theta[int(direction == "old"), v]
         return found
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "scores_"):
-            raise NotFittedError(f"{type(self).__name__}: call fit first")
 
     def _blocked(self, X: Floats, X_: Floats) -> tuple[Floats, Floats]:
         """Both samples in whole blocks: rows too many are left out where the samples do not meet."""

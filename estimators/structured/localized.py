@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from estimators.core.base import NotFittedError, check_range
+from estimators.core.base import check_range
 from estimators.core.kernels import as_points, gaussian, median_distance
 from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
@@ -74,6 +74,7 @@ class LocalizedPredictor(Parameters):
     True
     """
 
+    _result = "parts_"
     parts_: Floats
     labels_: list[NDArray[Any]]
 
@@ -239,8 +240,7 @@ class LocalizedPredictor(Parameters):
         return mean[:, 0] if mean.shape[1] == 1 else mean
 
     def _values(self, x: ArrayLike) -> Floats:
-        if not hasattr(self, "parts_"):
-            raise NotFittedError("LocalizedPredictor: call fit first")
+        self._check_fitted()
         points = as_points(x, "x")
         if points.shape[1] != self.parts_.shape[1]:
             raise ValueError(f"x: descriptors of {points.shape[1]}, learnt were {self.parts_.shape[1]}")
