@@ -16,6 +16,7 @@ from estimators.core.types import Floats
 from estimators.structured.part_losses import PartLoss
 
 LEAST_RIDGE = 1e-8
+MOST_PARTS = 20_000  # a kernel matrix of 3 GB
 
 
 class LocalizedPredictor(Parameters):
@@ -108,7 +109,8 @@ class LocalizedPredictor(Parameters):
         Raises
         ------
         ValueError
-            If inputs and labels do not fit together; the message names the input.
+            If inputs and labels do not fit together, the message naming the input; or if there are more than
+            20,000 parts.
         """
         inputs = [as_points(x, f"X[{i}]") for i, x in enumerate(X)]
         labels = [np.asarray(y) for y in Y]
@@ -122,6 +124,10 @@ class LocalizedPredictor(Parameters):
             if self.universal and len(x) != len(inputs[0]):
                 raise ValueError(f"X[{i}]: {len(x)} parts, but X[0] has {len(inputs[0])}; "
                                  "the universal kernel needs the same")  # fmt: skip
+        m = sum(map(len, inputs))
+        if m > MOST_PARTS:
+            raise ValueError(f"X: {m} parts, but the kernel matrix of more than {MOST_PARTS} takes gigabytes; "
+                             "PartRidge(centres=...) takes any number")  # fmt: skip
         self.labels_, self.parts_ = labels, np.concatenate(inputs)
         self._place = np.concatenate([np.arange(len(x)) for x in inputs])
         self._input = np.repeat(np.arange(len(inputs)), [len(x) for x in inputs])

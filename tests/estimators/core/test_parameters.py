@@ -36,9 +36,7 @@ NEEDS = {
 
 
 # What check_estimator asks of them and is not given, with the reason.
-CHECKED_WHEN_MADE = (
-    "parameters are checked when they are set, so that a mistake is reported where it is made"
-)
+CHECKED_WHEN_MADE = "parameters are checked when they are set, so that a mistake is reported where it is made"
 VECTORS = "a vector is n points of dimension one, as everywhere in this package"
 EXCEPTIONS = {
     "Iwrls": {"check_do_not_raise_errors_in_init_or_set_params": CHECKED_WHEN_MADE, "check_fit1d": VECTORS},
