@@ -126,7 +126,7 @@ class LocalizedPredictor(Parameters):
                                  "the universal kernel needs the same")  # fmt: skip
         m = sum(map(len, inputs))
         if m > MOST_PARTS:
-            raise ValueError(f"X: {m} parts, but the kernel matrix of more than {MOST_PARTS} takes gigabytes; "
+            raise ValueError(f"X: {m} parts, but the kernel of more than {MOST_PARTS} takes gigabytes; "
                              "PartRidge(centres=...) takes any number")  # fmt: skip
         self.labels_, self.parts_ = labels, np.concatenate(inputs)
         self._place = np.concatenate([np.arange(len(x)) for x in inputs])
