@@ -120,7 +120,7 @@ def _sentences(
         f"{known.accuracy:.0%} of the windows are nearest to their own regime.",
         f"Membership in the own regime falls short of 1 by at most {known.e1:.2g} (E1){others}.",
         "The document assumes that E1 and E2 are near 0.",
-        f"With {1.0 - known.delta:.0%} the mean square error of memberships is at most {deviation} above that seen.",
+        f"With {1.0 - known.delta:.0%} their mean square error is at most {deviation} above the one seen.",
     ]
     for epsilon in ACCURACIES:
         more = f"about {counted(labels[epsilon], 'more label')} ({counted(windows[epsilon], 'window')})"
