@@ -285,8 +285,8 @@ class CollaborativeTwoSampleTest(Parameters):
             self.block_, self.correlation_time_ = int(self.block), float("nan")
         b = self.block_
         if min(n, m) // b < LEAST_BLOCKS:
-            raise ValueError(f"block: {b} rows leave {min(n, m) // b} blocks in the shorter sample; "
-                             f"at least {LEAST_BLOCKS} are needed")  # fmt: skip
+            raise ValueError(f"block: the shorter sample has {min(n, m)} rows; at least {LEAST_BLOCKS} "
+                             f"blocks of {b} rows are needed")  # fmt: skip
         self.rows_ = (n - n % b, m - m % b)
         return X[:, n % b :], X_[:, : m - m % b]
 
