@@ -25,7 +25,7 @@ def idle_workers(engine: EngineSettings, n_nodes: int, boxed: bool) -> tuple[Key
         )
     if engine.type == "ray" and engine.parts == "auto":
         return ("engine", "parts"), (
-            f"auto gives {counted(parts, 'part')} for {nodes}, and never more than {MOST_PARTS}: there are no "
-            "more actors than that, however large the cluster is"
+            f"auto gives {counted(parts, 'part')} for {nodes}, and never more than {MOST_PARTS}: there are "
+            "no more actors than that, however large the cluster is"
         )
     return None

@@ -40,14 +40,14 @@ NOT_DATED = {  # why an incident has no onset, by whether windows ever reached b
     True: "not known: no sample in the windows speaks for a change by itself",
     False: "not known: the windows hold no sample from before it was noticed",
 }
-TURN, SURELY = 1.5, 4.0  # factor, and standard errors, by which a size must differ to be another course
+TURN, SURELY = 1.5, 4.0  # factor, and standard errors, by which a size must differ to be another change
 
 
 class Said(msgspec.Struct, frozen=True):
     """What the last record said: what is not different is no news."""
 
     onset: Onset | None = None
-    course: Change | None = None
+    strongest: Change | None = None
     changed: int = 0
 
 
@@ -117,7 +117,7 @@ class Incident(msgspec.Struct):
         return bool(self.named) and not self.changed
 
     @property
-    def course(self) -> Change | None:
+    def strongest(self) -> Change | None:
         """How it changed, in the strongest statement."""
         return self.description[0] if self.description else None
 
@@ -141,8 +141,8 @@ class Incident(msgspec.Struct):
 
     @property
     def turned(self) -> bool:
-        """Whether it takes another course than the one announced: another kind, direction or size."""
-        now, then = self.course, self.said.course
+        """Whether it is another change than the one announced: of another kind, direction or size."""
+        now, then = self.strongest, self.said.strongest
         if now is None or self.returned:
             return False
         if then is None or then.effect is None:
@@ -252,7 +252,7 @@ class Incident(msgspec.Struct):
         """The next record of this incident; what it says counts as announced."""
         self.sequence += 1
         summary = self.summary(time, nodes, resolution, merged_into)
-        self.urgent, self.said = False, Said(self.onset, self.course, len(self.changed))
+        self.urgent, self.said = False, Said(self.onset, self.strongest, len(self.changed))
         self.named = self.changed or self.named
         begin = self.onset
         return Event(
@@ -286,7 +286,7 @@ class Incident(msgspec.Struct):
         else:
             what = f"{_count(certain)} changed{since}"
         how = ", ".join(change.text for change in self.description[:SAID])
-        again = "now " if self.said.course is not None and self.turned and not resolution else ""
+        again = "now " if self.said.strongest is not None and self.turned and not resolution else ""
         sentence = f"{what}: {again}{how or 'too few samples yet to say how'}"
         if self.beside and not resolution:
             sentence += f"; a new change next to {' and '.join(self.beside)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 class NotFittedError(ValueError, AttributeError):
     """An estimator was asked for results before ``fit``.
 
-    Where scikit-learn is loaded, it is also an error of that library's class of this name.
+    Where scikit-learn is installed, it is also an error of that library's class of this name.
 
     Examples
     --------
@@ -25,10 +25,20 @@ class NotFittedError(ValueError, AttributeError):
     """
 
     def __new__(cls, *args: Any) -> NotFittedError:
-        theirs = sys.modules.get("sklearn.exceptions")
-        if theirs is not None and not issubclass(cls, theirs.NotFittedError):
-            cls = type(cls.__name__, (cls, theirs.NotFittedError), {"__module__": cls.__module__})
-        return super().__new__(cls, *args)
+        return super().__new__(_also_of_scikit_learn() if cls is NotFittedError else cls, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotFittedError, self.args
+
+
+@cache
+def _also_of_scikit_learn() -> type[NotFittedError]:
+    """Looked for when there is an error, and never before: nothing else here needs the library."""
+    try:
+        from sklearn.exceptions import NotFittedError as Theirs
+    except ImportError:
+        return NotFittedError
+    return type("NotFittedError", (NotFittedError, Theirs), {"__module__": __name__})
 
 
 class Parameters:

@@ -48,7 +48,7 @@ def test_nodes_sets_and_p_values(files: tuple[Path, Path, Path], tmp_path: Path)
     assert found["sets"] == [["n0", "n1"]]
     assert [one["name"] for one in found["nodes"] if one["changed"]] == ["n0", "n1"]
     assert found["links"] == 5
-    assert facts(before, before, "--graph", edges)["verdict"].startswith("no difference is shown")
+    assert facts(before, before, "--graph", edges)["conclusion"].startswith("no difference is shown")
     alone = facts(before, after)
     assert alone["links"] == 0
     assert {"n0", "n1"} == {name for one in alone["sets"] for name in one}

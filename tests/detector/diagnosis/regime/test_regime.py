@@ -24,7 +24,7 @@ from detector.incidents.case import Case
 from detector.settings.diagnosis import DiagnosisSettings
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
-from tests.detector.diagnosis.regime_cases import case
+from tests.detector.diagnosis.regime.regime_cases import case
 
 SETTINGS = DiagnosisSettings()
 
