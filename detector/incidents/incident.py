@@ -27,6 +27,7 @@ from detector.events.model import (
 from detector.incidents.decision import Evidence
 from detector.incidents.describe import compare, pool
 from detector.incidents.onset import Onset, likeliest_onset, onset, pooled_onset
+from detector.incidents.reopening import ADVICE
 from estimators.core.types import Floats
 
 LEVELS: tuple[Severity, ...] = ("info", "warning", "critical")
@@ -70,6 +71,7 @@ class Incident(msgspec.Struct):
     members: dict[str, Member]
     returned: dict[str, Member] = {}  # nodes that were in it and are as before again
     beside: list[str] = []  # incidents that were open next to it when it opened
+    reopened: int = 0  # incidents that opened here since a change was accepted, if that is no chance
     sequence: int = 0
     looked: float = 0.0  # when the evidence was last examined
     assess_at: float = 0.0  # when to ask again who belongs
@@ -271,6 +273,8 @@ class Incident(msgspec.Struct):
     def _details(self) -> dict[str, Any]:
         """What has no field of its own."""
         details: dict[str, Any] = {"beside": list(self.beside)} if self.beside else {}
+        if self.reopened:
+            details["reopened"] = {"times": self.reopened, "advice": ADVICE}
         if self.onset is None:
             details["onset"] = NOT_DATED[self.reached]
         return details
@@ -290,6 +294,8 @@ class Incident(msgspec.Struct):
         sentence = f"{what}: {again}{how or 'too few samples yet to say how'}"
         if self.beside and not resolution:
             sentence += f"; a new change next to {' and '.join(self.beside)}"
+        if self.reopened and not resolution:
+            sentence += f"; opened {self.reopened} times since a change here was accepted: {ADVICE}"
         endings = {
             "cleared": "back to before", "accepted": "accepted as the new normal",
             "restored": "back to the earlier normal",
