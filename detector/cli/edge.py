@@ -65,17 +65,19 @@ def export(file: Path, config_path: Path) -> None:
 def learnt_dictionary(config_path: Path) -> SharedDictionary:
     """That of the state which the configuration names; a running daemon is not disturbed."""
     from detector.edge.dictionary import SharedDictionary
-    from detector.engines.density_ratio.engine import DensityRatioEngine
     from detector.runtime.pipeline_thread import Plan
     from detector.storage.inspect import load_snapshot
 
     config = load_config(config_path)
     folder = config.state.folder()
     snapshot = load_snapshot(folder)
-    engine = None if snapshot is None else Plan.of(config).restored(snapshot).engine
-    if not isinstance(engine, DensityRatioEngine):
+    pipeline = None if snapshot is None else Plan.of(config).restored(snapshot)
+    if pipeline is None or pipeline.engine is None:
         raise ValueError(f"{folder}: nothing is learnt there yet")
-    return SharedDictionary.of(engine)
+    shared = pipeline.engine.shared
+    if shared is None:
+        raise ValueError(f"estimator.name: {config.estimator.name} has nothing that boxes could share")
+    return SharedDictionary.of(shared, pipeline.settings)
 
 
 def _share(around: Surroundings, box: str) -> float:
