@@ -113,7 +113,7 @@ class Estimator(Parameters, ABC):
         ref : ndarray of shape (N, n, d), or sequence of N arrays of shape (n_v, d)
             Reference windows, one per node. Windows may differ in length, and be empty; a vector of
             length n stands for n points of dimension one. One array (n, d) or DataFrame is the window of
-            a single node.
+            a single node. Rows with missing values are refused: drop them before.
         test : ndarray of shape (N, n', d), or sequence of N arrays of shape (n'_v, d)
             Test windows of the same nodes, or one array (n', d) or DataFrame.
         W : Graph, networkx graph, sparse or dense matrix of shape (N, N), optional

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,3 +195,16 @@ def test_shapes_that_do_not_fit_are_refused_with_a_sentence() -> None:
         Rulsif().fit(rng.normal(size=(3, 1)), pd.DataFrame({"a": ["x", "y", "z"]}))
     with pytest.raises(ValueError, match="Grulsif needs the graph"):
         Grulsif().fit(rng.normal(size=(2, 50, 1)), rng.normal(size=(2, 50, 1)))
+
+
+def test_rows_with_missing_values_are_dropped_as_the_documents_say() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "compare.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    rng = np.random.default_rng(0)
+    ref, test = rng.normal(size=(3, 50, 2)), rng.normal(size=(3, 40, 2))
+    ref[0, :30], test[2, 5, 1] = np.nan, np.nan
+    names = {"ref": ref, "test": test, "W": np.ones((3, 3)) - np.eye(3), "np": np, "Grulsif": Grulsif,
+             "Rulsif": Rulsif, "before": pd.DataFrame(ref[0]), "after": pd.DataFrame(test[2])}  # fmt: skip
+    exec(code, names)
+    assert [len(x) for x in names["ref"]] == [20, 50, 50]
+    assert [len(x) for x in names["test"]] == [40, 40, 39]
