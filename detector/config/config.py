@@ -23,6 +23,7 @@ from detector.config.graph import build_network, node_names, simulated
 from detector.config.model import Analyzers, Connectors, GraphConfig, Side, connector_models
 from detector.config.paths import anchored, secret_files
 from detector.config.renamed import Renamed, present_names
+from detector.config.workers import idle_workers
 from detector.config.yaml_reader import Document, KeyPath, YamlRefused, parse_yaml, read_yaml
 from detector.diagnosis.registry import ANALYZERS
 from detector.events.terminal import PrettyStdout, is_terminal
@@ -247,7 +248,11 @@ class Config(Model):
         if not self.http.loopback and self.http.authenticated and self.http.tls is None:
             message = "a token without TLS can be overheard: give tls, or listen on loopback behind a proxy"
             doubts.append(self.problem(("http",), message))
-        return doubts
+        network = self.network()
+        n_nodes = network.n_nodes if network is not None else len(self.names() or ())
+        boxed = self.edge is not None and self.edge.box is not None
+        idle = idle_workers(self.engine, n_nodes, boxed)
+        return doubts if idle is None else [*doubts, self.problem(*idle)]
 
     def old_names(self) -> list[Problem]:
         """Keys that have another name now, with a warning for each."""

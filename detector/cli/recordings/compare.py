@@ -122,7 +122,7 @@ def _linked(path: Path, names: list[str]) -> Network:
 
 def _show(made: Comparison) -> None:
     facts = made.facts()
-    click.echo(f"{facts['verdict']}; {facts['rows_before']} and {facts['rows_after']} rows, "
+    click.echo(f"{facts['conclusion']}; {facts['rows_before']} and {facts['rows_after']} rows, "
                f"{facts['permutations']} permutations of blocks of {facts['block']}")  # fmt: skip
     for text in facts["warnings"]:
         click.echo(f"Warning: {text}", err=True)
