@@ -1,4 +1,4 @@
-"""`detector check --connect`, for every source: it decodes a real message, and moves nothing of the daemon's."""
+"""`detector check --connect`, for every source: a message is decoded, nothing of the daemon is moved."""
 
 from __future__ import annotations
 
