@@ -1,4 +1,4 @@
-"""Kafka: partitions, pauses, rebalances, and with a real broker TLS, passwords and its death under a sink."""
+"""Kafka: partitions, pauses, rebalances, and with a real broker TLS and passwords."""
 
 from __future__ import annotations
 
