@@ -52,7 +52,7 @@ from detector.runtime.metrics import Metrics
 from detector.runtime.pipeline_thread import COMMANDS, Interrupted, Outcome, PipelineThread
 from detector.runtime.sd_notify import Notifier
 from detector.runtime.source_task import SourceTask
-from detector.storage import records
+from detector.storage import records, told
 from detector.storage.cases import Key
 from detector.storage.console.overrides import read_budget
 from detector.storage.database import StateError, StateRefused
@@ -131,8 +131,11 @@ class Daemon:
             self.config, plan = config, dataclasses.replace(plan, settings=config.settings())
         self.recorder.given_up = self._given_up
         self.recorder.stream_time = self._stream_time
-        stored = await self.recorder.ask(store.read, silences.read)
-        self.recorder.routing = Routing(self.config.notify, stored)
+        self.recorder.routing = Routing(
+            self.config.notify,
+            await self.recorder.ask(store.read, silences.read),
+            await self.recorder.ask(store.read, told.read),
+        )
         self.backups = Backups(self.recorder, self.metrics)
         self.worker = PipelineThread(plan)
         self.status = Status(self)
@@ -154,7 +157,7 @@ class Daemon:
         self._spawn(self._housekeeping(), "housekeeping")
         self._spawn(self.backups.run(), "backups")
         self.diagnosis_task = self._spawn(self.diagnosis.run(), "diagnosis")
-        greeting = await startup.greeting(self)
+        greeting = await startup.greeting(self, {name: one.sink for name, one in self.deliveries.items()})
         for name, delivery in self.deliveries.items():
             delivery.start(wanted(greeting, name))
         for name, source in self.config.source_objects().items():

@@ -60,6 +60,10 @@ class HttpService:
         return queue.samples / max(queue.capacity, 1)
 
     @property
+    def step(self) -> float:
+        return self._daemon.worker.plan.settings.align.step
+
+    @property
     def routing(self) -> Routing:
         return self._daemon.recorder.routing
 

@@ -144,7 +144,7 @@ async def _exchange_sinks(daemon: Daemon, old: Config, sinks: dict[str, Any]) ->
             waiting[name] = delivery.outbox.records
             if name not in sinks:
                 daemon.metrics.forget("sink", name)
-    told = await greeting(daemon)
+    told = await greeting(daemon, {name: one for name, one in sinks.items() if name not in daemon.deliveries})
     for name, sink in sinks.items():
         if name not in daemon.deliveries:
             delivery = daemon.add_delivery(name, sink)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectors.base import ConnectorError
+from connectors.base import ConnectorError, Sink
 from detector.config.config import Config, ConfigError
 from detector.config.edge import key_of
 from detector.daemon.boundary_exchange import BoundaryExchange
@@ -155,17 +155,16 @@ async def open_listener(daemon: Daemon) -> None:
         raise Fatal(str(error), EXIT_CONFIG) from None
 
 
-async def greeting(daemon: Daemon) -> list[Record]:
+async def greeting(daemon: Daemon, sinks: Mapping[str, Sink]) -> list[Record]:
     """The latest record of each open incident that tells its state, for sinks: labels and findings do not."""
-    found = []
+    found, eager = [], [name for name, sink in sinks.items() if sink.wants_open_incidents]
     for id, event in daemon.worker.view.open_incidents.items():
         record = Record.of(event)
         if event.event == "incident.labelled":
             stored = await daemon.recorder.ask(daemon.recorder.store.incident, id)
             earlier = [r for r in stored if r.event in ("incident.opened", "incident.updated")]
             record = earlier[-1] if earlier else record
-        addressed = daemon.recorder.routing.address(record, daemon.recorder.sinks)
-        found.append(addressed)
+        found.append(daemon.recorder.routing.greet(record, eager))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -28,18 +29,29 @@ NODES_PER_FRAME = 5000  # a larger network gets its frames more rarely, so that 
 class Frames:
     """Makes frames of the service's latest view."""
 
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+
     def __init__(self, service: Service) -> None:
         self._service = service
         self._network = service.view.network
         self.version = 1  # of the network: readers fetch it anew when this changes
         self._accepted: deque[tuple[float, int]] = deque(maxlen=RATE_FRAMES)
+        self._latest = self.clock()  # new sample, or start
 
     def sample(self) -> None:
         """See whether the network is another one by now."""
         if self._network is not self._service.view.network:
             self._network = self._service.view.network
             self.version += 1
-        self._accepted.append((time.monotonic(), self._service.view.counts.get("accepted", 0)))
+        now, accepted = self.clock(), self._service.view.counts.get("accepted", 0)
+        if self._accepted and accepted != self._accepted[-1][1]:
+            self._latest = now
+        self._accepted.append((now, accepted))
+
+    @property
+    def idle(self) -> float:
+        """Seconds without a new sample."""
+        return self.clock() - self._latest
 
     @property
     def rate(self) -> float | None:
@@ -71,6 +83,8 @@ class Frames:
             "ticks": view.ticks,
             "accepted": view.counts.get("accepted", 0),
             "rate": self.rate,
+            "idle": round(self.idle, 1),
+            "step": self._service.step,
             "queue": self._service.queue,
             "incidents": len(view.open_incidents),
         }

@@ -63,6 +63,11 @@ class Service(Protocol):
         ...
 
     @property
+    def step(self) -> float:
+        """Seconds from one tick to the next."""
+        ...
+
+    @property
     def routing(self) -> Routing:
         """Which records go where, and the silences."""
         ...

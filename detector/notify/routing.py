@@ -1,25 +1,27 @@
 """Which sinks a record goes to: by severity and groups, and to none while a silence covers all of its nodes.
 
 Decided once, when the record is put into the outbox. An incident is silenced by the time of the stream, while
-one silence names all of its nodes; its end is told unless that silence has been in force since it opened, so
-that nothing that was told of stays open elsewhere.
+one silence names all of its nodes. Which sinks were told of an incident is remembered until it ends, over
+restarts as well: they get its updates and its end whatever nodes it has by then and however severe it is.
+During a silence they get the end only. No other sink gets the end.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from detector.events.model import is_unix
+from detector.events.wording import split_nodes
 from detector.notify.settings import NotifySettings, Route, moment
 from detector.notify.silences import Silence
+from detector.storage import told
 from detector.storage.records import Record
 
+Known = TypeVar("Known")
 SEVERITIES = ("info", "warning", "critical")
-REMEMBERED = 1000  # incidents whose nodes are known
-STATES = ("incident.opened", "incident.updated", "incident.resolved")
 
 
 def wanted(records: Iterable[Record], sink: str) -> list[Record]:
@@ -28,11 +30,15 @@ def wanted(records: Iterable[Record], sink: str) -> list[Record]:
 
 
 class Routing:
-    """Settings and silences as they are now."""
+    """Settings and silences as they are now; `known`: the sinks that were told of each open incident."""
 
-    def __init__(self, settings: NotifySettings | None = None, silences: Iterable[Silence] = ()) -> None:
+    def __init__(
+        self, settings: NotifySettings | None = None, silences: Iterable[Silence] = (),
+        known: Mapping[str, set[str]] | None = None,
+    ) -> None:  # fmt: skip
         self.silences = {one.id: one for one in silences}
         self.muted: dict[str, Record] = {}  # open incidents whose latest record was sent to nobody
+        self._told: OrderedDict[str, set[str]] = OrderedDict(known or {})
         self._nodes: OrderedDict[str, list[str]] = OrderedDict()  # of incidents, as last told
         self.adopt(settings or NotifySettings())
 
@@ -59,11 +65,29 @@ class Routing:
             )
         content = record.content()
         nodes = self._about(record, content)
-        silenced = self._silenced(record, content, nodes)
-        self._remember(record, silenced)
-        if silenced:
-            return record._replace(to=())
-        return record._replace(to=tuple(name for name in sinks if self._wants(name, content, nodes)))
+        if record.event not in told.STATES or record.incident is None:
+            silenced = self.silence_of(record.time, nodes) is not None
+            chosen = [] if silenced else [name for name in sinks if self._wants(name, content, nodes)]
+        elif record.event == told.ENDS:
+            chosen = self._of_the_end(record.incident, content, nodes, sinks)
+        else:
+            chosen = self._of_the_state(record, record.incident, content, nodes, sinks)
+        return record._replace(to=tuple(chosen))
+
+    def greet(self, record: Record, sinks: Sequence[str]) -> Record:
+        """The latest record of an open incident, addressed to sinks that begin.
+
+        If it is known that nobody has heard of it, it is released to all sinks once no silence covers it: one
+        may have ended while the daemon was stopped.
+        """
+        incident = record.incident or ""
+        known = incident in self._told
+        addressed = self.address(record, sinks)
+        if not known:
+            self._told.pop(incident, None)  # opened by an earlier release: others may have heard of it
+        elif not self._told[incident]:
+            self.muted[incident] = record
+        return addressed
 
     def silence_of(self, time: float, nodes: Sequence[str]) -> Silence | None:
         """One that covers all of these nodes at that time."""
@@ -78,7 +102,9 @@ class Routing:
         return self._in_groups(node, silence.groups) or any(fnmatchcase(node, one) for one in silence.nodes)
 
     def silenced(self, content: dict[str, Any]) -> bool:
-        """Whether the opening of an incident, by one of its records, was told to nobody."""
+        """Whether an incident, by one of its records, was told to nobody because of a silence."""
+        if self._told.get(content["incident"]):
+            return False
         return self.silence_of(content.get("opened") or content["time"], certain(content)) is not None
 
     def released(self, now: float) -> list[Record]:
@@ -91,20 +117,27 @@ class Routing:
                 del self.muted[incident]
         return found
 
-    def _silenced(self, record: Record, content: dict[str, Any], nodes: list[str]) -> bool:
-        silence = self.silence_of(record.time, nodes)
-        if silence is None or record.event != "incident.resolved":
-            return silence is not None
-        opened = content.get("opened")
-        return opened is not None and silence.occurrence(opened) == silence.occurrence(record.time)
+    def _of_the_state(
+        self, record: Record, incident: str, content: dict[str, Any], nodes: Sequence[str],
+        sinks: Sequence[str],
+    ) -> list[str]:  # fmt: skip
+        heard = _latest(self._told, incident, self._told.get(incident, set()))
+        if self.silence_of(record.time, nodes) is not None:
+            self.muted[incident] = record
+            return []
+        self.muted.pop(incident, None)
+        chosen = [name for name in sinks if name in heard or self._wants(name, content, nodes)]
+        heard.update(chosen)
+        return chosen
 
-    def _remember(self, record: Record, silenced: bool) -> None:
-        if record.incident is None or record.event not in STATES:
-            return
-        if silenced and record.event != "incident.resolved":
-            self.muted[record.incident] = record
-        else:
-            self.muted.pop(record.incident, None)
+    def _of_the_end(
+        self, incident: str, content: dict[str, Any], nodes: Sequence[str], sinks: Sequence[str]
+    ) -> list[str]:
+        self.muted.pop(incident, None)
+        heard = self._told.pop(incident, None)
+        if heard is None:  # it was opened by an earlier release: better an end too many than one too few
+            return [name for name in sinks if self._wants(name, content, nodes)]
+        return [name for name in sinks if name in heard]
 
     def _about(self, record: Record, content: dict[str, Any]) -> list[str]:
         """The nodes of a record; a finding is about those of its incident."""
@@ -112,10 +145,7 @@ class Routing:
         if record.incident is None:
             return nodes
         if nodes:
-            self._nodes[record.incident] = nodes
-            self._nodes.move_to_end(record.incident)
-            if len(self._nodes) > REMEMBERED:
-                self._nodes.popitem(last=False)
+            _latest(self._nodes, record.incident, nodes)
         return nodes or self._nodes.get(record.incident, [])
 
     def _wants(self, sink: str, content: dict[str, Any], nodes: Sequence[str]) -> bool:
@@ -128,11 +158,19 @@ class Routing:
         return any(fnmatchcase(node, one) for group in groups for one in self.settings.groups.get(group, ()))
 
 
+def _latest(memory: OrderedDict[str, Known], incident: str, known: Known) -> Known:
+    """Remember it as the latest, and forget the oldest."""
+    memory[incident] = known
+    memory.move_to_end(incident)
+    if len(memory) > told.KEPT:
+        memory.popitem(last=False)
+    return known
+
+
 def certain(content: dict[str, Any]) -> list[str]:
-    """The nodes of a record by name; those that are only suspected do not count where others are certain."""
-    nodes = content.get("nodes") or []
-    sure = [str(node["name"]) for node in nodes if node.get("state") != "suspected"]
-    return sure or [str(node["name"]) for node in nodes]
+    """Names of the nodes that changed; where none is certain, of those that possibly did."""
+    changed, possibly = split_nodes(content.get("nodes") or ())
+    return changed or possibly
 
 
 def stream_time(watermark: float | None, clock: float) -> float:

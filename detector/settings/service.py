@@ -18,6 +18,7 @@ from connectors.settings.secrets import FilePath, Secret, WithSecrets
 from connectors.settings.units import Duration, Size
 from detector.settings.base import setting
 from detector.settings.diagnosis import Name
+from detector.settings.span import Ticks
 
 DEFAULT_PORT = 9178
 LEAST_KEY = 16  # bytes of the key that boxes of one network share
@@ -255,7 +256,7 @@ class EdgeSettings(WithSecrets):
         "box finds its own, for the others to take.",
         applies="restart",
     )
-    patience: int = setting(
+    patience: Ticks = setting(
         5,
         "Ticks for which the last known parameters of a neighbour are used; then its nodes are taken to be "
         "quiet until it is heard again.",

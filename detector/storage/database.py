@@ -45,7 +45,8 @@ def translated(path: Path) -> Iterator[None]:
             error, sqlite3.IntegrityError
         ):
             raise StateDamaged(f"{path}: {error}") from error
-        if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA) and "no such" in str(error):
+        unreadable = "no such" in str(error) or "decode" in str(error)  # names in the schema
+        if code in (sqlite3.SQLITE_OK, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA) and unreadable:
             raise StateDamaged(f"{path}: {error}") from error
         raise StateUnavailable(f"{path}: {error}{_why(path, code)}") from error
     except UnicodeError as error:  # SQLite quotes damaged names in its messages

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from detector.events.model import Event
+from detector.storage import told
 
 CHUNK = 500  # ids in one question: SQLite limits the number of parameters
 COLUMNS = "id, incident, event, time, body, crc"
@@ -59,10 +60,7 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
         if not added.rowcount:
             continue
         newest = added.lastrowid or newest
-        connection.executemany(
-            "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
-            [(sink, record.id) for sink in (sinks if record.to is None else record.to)],
-        )
+        address(connection, record if record.to is not None else record._replace(to=tuple(sinks)))
         if record.event == "incident.labelled" and record.incident is not None:
             connection.execute(
                 "INSERT INTO label (incident, time, crc, body) VALUES (?,?,?,?)",
@@ -72,11 +70,13 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
 
 
 def address(connection: sqlite3.Connection, record: Record) -> None:
-    """Send a record that is stored already to the sinks that are to have it."""
+    """Send a stored record to the sinks that are to have it."""
     connection.executemany(
         "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
         [(sink, record.id) for sink in record.to or ()],
     )
+    if record.incident is not None:
+        told.note(connection, record.incident, record.event, record.to or ())
 
 
 def delivered(connection: sqlite3.Connection, done: Iterable[tuple[str, str]]) -> None:

@@ -11,10 +11,11 @@ import msgspec
 from detector.settings.renamed import ANALYZERS
 from detector.storage import cases, records
 
-VERSION = 6
+VERSION = 7
 TABLES = (
     "journal", "snapshot", "snapshot_piece", "record", "label", "outbox", "case_file", "model",
     "node_layout", "node_history", "incident_signal", "comment", "silence", "audit", "override",
+    "told",
 )  # fmt: skip
 
 FIRST = """
@@ -80,7 +81,12 @@ ALTER TABLE outbox ADD COLUMN since REAL;
 ALTER TABLE outbox ADD COLUMN tries INTEGER;
 ALTER TABLE outbox ADD COLUMN error TEXT;
 """
-SCHEMA = FIRST + CASES + IDENTITY + CONSOLE + SET_ASIDE
+# The end of an incident is for the sinks that were told of it.
+TOLD = """
+CREATE TABLE told (
+    number INTEGER PRIMARY KEY, incident TEXT NOT NULL, sink TEXT NOT NULL, UNIQUE (incident, sink));
+"""
+SCHEMA = FIRST + CASES + IDENTITY + CONSOLE + SET_ASIDE + TOLD
 
 
 def wrong_table(connection: sqlite3.Connection) -> str | None:
@@ -134,6 +140,11 @@ def add_set_aside(connection: sqlite3.Connection) -> None:
     """Version 5 to 6: records that a sink would not take."""
     for statement in SET_ASIDE.split(";"):
         connection.execute(statement)
+
+
+def add_told(connection: sqlite3.Connection) -> None:
+    """Version 6 to 7: which sinks were told of each open incident."""
+    connection.execute(TOLD)
 
 
 def rename(connection: sqlite3.Connection) -> None:
@@ -190,4 +201,5 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     3: add_identity,
     4: add_console,
     5: add_set_aside,
+    6: add_told,
 }  # by the version before

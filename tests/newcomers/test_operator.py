@@ -46,7 +46,7 @@ def accept_from_its_page(browser: Any) -> str:
             continue
         state = until(browser, "/open$/.test(document.getElementById('incident-state').textContent) ? null"
                                " : document.getElementById('incident-state').textContent", LONG)  # fmt: skip
-        if "accepted as the new normal" in state:
+        if "accepted as the new baseline" in state:
             return str(browser.current_url).rpartition("/")[2]
         find(browser, "h1 a").click()
 

@@ -15,7 +15,7 @@ export class AuditPage {
     document.title = "audit – detector";
     try {
       const { audit } = await get("/api/v1/audit");
-      byId("audit-list").replaceChildren(...(audit.length ? audit.map(row) : [element("tr", {}, element("td", { colSpan: 5, class: "soft", textContent: "Nobody did anything yet." }))]));
+      byId("audit-list").replaceChildren(...(audit.length ? audit.map(row) : [element("tr", {}, element("td", { colSpan: 5, class: "soft", textContent: "No entries yet." }))]));
     } catch (error) {
       this.failed(error);
     }

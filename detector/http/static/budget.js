@@ -53,18 +53,18 @@ export class BudgetPage {
     this.view = view;
     const { chosen } = view;
     fillList(byId("budget-facts"), [
-      ["in use", view.budget ?? "none: nothing is promised"],
-      ["promised by now", view.promise ?? "–"],
+      ["in use", view.budget ?? "none"],
+      ["guaranteed so far", view.promise ?? "–"],
       ["in the configuration", view.configured],
-      ...(chosen ? [["set here", `${clock(chosen.time, true)} by ${chosen.who}`]] : []),
+      ...(chosen ? [["chosen here", `${clock(chosen.time, true)} by ${chosen.who}`]] : []),
     ]);
     byId("budget-back").hidden = !chosen;
     const none = view.rows.length === 0;
     byId("budget-none").hidden = !none;
-    byId("budget-none").textContent = view.budget === null ? "There is no budget to compare yet: nothing is learnt, or the engine has a fixed threshold." : "Nothing is stored yet to compare budgets on.";
+    byId("budget-none").textContent = view.budget === null ? "There is no budget to compare: the baseline is not learnt yet, or the engine has a fixed threshold." : "Nothing is stored yet that budgets could be compared on.";
     byId("budget-body").hidden = none;
     if (none) return;
-    byId("budget-words-of").textContent = `Stored from ${clock(view.since, true)} to ${clock(view.until, true)}, ${duration(view.until - view.since)}; ${plural(view.recorded, "incident")} opened in that time.`;
+    byId("budget-words-of").textContent = `Stored: ${clock(view.since, true)} to ${clock(view.until, true)} (${duration(view.until - view.since)}), in which ${plural(view.recorded, "incident")} opened.`;
     byId("budget-list").replaceChildren(...view.rows.map((row) => this.row(row)));
     this.draw();
   }
@@ -97,16 +97,16 @@ export class BudgetPage {
     const shown = this.shown();
     this.group.setWhole(view.since, view.until);
     const lines = [{ label: "highest event statistic", stroke: colour.ink, values: view.highest },
-      { label: `threshold now (${now.budget})`, stroke: colour.before, dash: [6, 4], values: level(now.threshold) }];
+      { label: `present threshold (${now.budget})`, stroke: colour.before, dash: [6, 4], values: level(now.threshold) }];
     if (shown !== now) lines.push({ label: `threshold of ${shown.budget}`, stroke: colour.now, width: 2, dash: [2, 4], values: level(shown.threshold) });
     this.chart.show(view.times, lines, { top: Math.max(now.threshold, shown.threshold) });
-    byId("budget-chart").setAttribute("aria-label", `Highest event statistic from ${clock(view.since, true)} to ${clock(view.until, true)}; threshold of ${shown.budget}: ${number(shown.threshold)}, passed ${plural(shown.events, "time")}`);
+    byId("budget-chart").setAttribute("aria-label", `Highest event statistic from ${clock(view.since, true)} to ${clock(view.until, true)}; threshold of ${shown.budget}: ${number(shown.threshold)}, exceeded ${plural(shown.events, "time")}`);
   }
 
   choose(budget, words) {
     this.ask({
       title: `Use the budget ${words}?`,
-      words: budget === null ? "The budget of the configuration file counts again." : "It counts from now on, also after a restart, until alarm.budget is changed in the configuration file or another one is chosen here. Nothing is learnt anew.",
+      words: budget === null ? "The budget of the configuration file applies again." : "It applies from now on and survives restarts, until alarm.budget is changed in the configuration file or another budget is chosen here. Nothing is learnt again.",
       ok: "Use it",
       act: async () => {
         this.further = this.looked = null;

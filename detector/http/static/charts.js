@@ -23,7 +23,7 @@ export class Chart {
     if (this.shape !== shape) {
       this.clear();
       this.shape = shape;
-      this.plot = new window.uPlot({ width: this.width(), height: this.height, ...options() }, data, this.place);
+      this.plot = new window.uPlot({ width: this.width(), height: this.height, legend: { markers: { dash: marker } }, ...options() }, data, this.place);
     } else {
       this.plot.setData(data);
     }
@@ -40,6 +40,12 @@ export class Chart {
     const common = { stroke: colour.soft, grid: { stroke: colour.line, width: 1 }, ticks: { stroke: colour.line, width: 1 }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif", labelSize: 16, size: 34 };
     return [{ ...common, ...x }, { ...common, size: 48, ...y }];
   }
+}
+
+// In the legend, too, two lines of one colour are told apart.
+function marker(plot, i) {
+  const dash = plot.series[i].dash;
+  return dash ? (dash[0] < dash[1] ? "dotted" : "dashed") : "solid";
 }
 
 // x is counted in samples back from now; reference and test windows are shaded.

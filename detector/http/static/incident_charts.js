@@ -90,7 +90,7 @@ export class IncidentCharts {
   // The statistic of the members in one chart, with the threshold; all on the times of the first.
   showStatistics(signals, drawn) {
     const colour = colours();
-    const palette = [colour.now, colour.before, colour.stuck, colour.held, colour.suspected, colour.ink, colour.out_of_range, colour.silent];
+    const palette = [colour.now, colour.before, colour.stuck, colour.held, colour.suspected, colour.out_of_range, colour.learning]; // ink is that of the network
     const nodes = drawn.slice(0, palette.length);
     const times = [...new Set(nodes.flatMap((node) => node.times))].sort((a, b) => a - b);
     const at = (node, values) => {
@@ -101,9 +101,9 @@ export class IncidentCharts {
     const pooled = at(nodes[0], nodes[0].event_statistic);
     const highest = times.map((_, i) => pooled[i]);
     for (const node of nodes.slice(1)) at(node, node.event_statistic).forEach((value, i) => (highest[i] = Math.max(highest[i] ?? -Infinity, value ?? -Infinity)));
-    const { chart, place } = this.chart("statistic", "Statistic of the members against the threshold", byId("incident-statistic"), 230);
+    const { chart, place } = this.chart("statistic", "Statistic of the nodes against the thresholds", byId("incident-statistic"), 230);
     const lines = nodes.map((node, i) => ({ label: node.name, stroke: palette[i], values: at(node, node.statistic) }));
-    if (signals.threshold !== null) lines.push({ label: "threshold of a node", stroke: colour.now, dash: [6, 4], values: level(signals.threshold) });
+    if (signals.threshold !== null) lines.push({ label: "threshold of a node", stroke: colour.soft, dash: [6, 4], values: level(signals.threshold) });
     lines.push({ label: "pooled, largest", stroke: colour.ink, width: 2, values: highest.map((value) => (Number.isFinite(value) ? value : null)) });
     if (signals.event_threshold !== null) lines.push({ label: "threshold of the network", stroke: colour.ink, dash: [2, 4], values: level(signals.event_threshold) });
     chart.show(times, lines, { marks: this.marks(signals), top: Math.max(signals.threshold ?? 0, signals.event_threshold ?? 0) });
@@ -137,10 +137,10 @@ class Histogram extends Chart {
     this.give("histogram", () => ({
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.08 || 1] } },
       axes: this.axes({ label: one.original ? one.component : `${one.component}, in baseline standard deviations` }, { values: (_, ticks) => ticks.map((tick) => `${number(100 * tick, 3)} %`) }),
-      series: [{ label: one.component, value: (_, v) => number(v, 4) }, line("before", colour.before), line("since", colour.now, { dash: [5, 3] })],
+      series: [{ label: one.component, value: (_, v) => number(v, 4) }, line("before", colour.before), line("after", colour.now, { dash: [5, 3] })],
     }), [one.edges, close(one.before), close(one.after)]);
     this.place.setAttribute("role", "img");
     const middle = (shares) => one.edges.slice(0, -1).reduce((sum, edge, i) => sum + ((edge + one.edges[i + 1]) / 2) * shares[i], 0);
-    this.place.setAttribute("aria-label", `${one.node}, ${one.component}: mean before ${number(middle(one.before))}, since ${number(middle(one.after))}`);
+    this.place.setAttribute("aria-label", `${one.node}, ${one.component}: mean before ${number(middle(one.before))}, after ${number(middle(one.after))}`);
   }
 }

@@ -8,7 +8,7 @@ import { neighbourhood, subframe } from "./neighbourhood.js";
 import { NetworkMap } from "./map.js";
 import { nodePath } from "./router.js";
 import { ENDS, SEVERITY } from "./incidents.js";
-import { byId, clock, duration, element, fillList, number, plural } from "./words.js";
+import { byId, clock, duration, element, extent, fillList, number } from "./words.js";
 
 const EVERY_MS = 5000;
 const EVENTS = { "incident.opened": "opened", "incident.updated": "updated", "incident.resolved": "resolved", "incident.labelled": "labelled", "incident.analyzed": "finding" };
@@ -105,11 +105,15 @@ export class IncidentPage {
     badge.textContent = `${SEVERITY[record.severity] ?? record.severity} · ${open ? "open" : (ENDS[record.resolution] ?? record.resolution)}`;
     const end = record.resolution ? record.time : null;
     fillList(byId("incident-facts"), [
-      ["began", record.onset === null ? "–" : `about ${clock(record.onset, true)}`],
+<<<<<<< HEAD
+      ["began", record.onset === null ? (record.details.onset ?? "–") : `about ${clock(record.onset, true)}`],
+=======
+      ["change began", record.onset === null ? "–" : `about ${clock(record.onset, true)}`],
+>>>>>>> console
       ["opened", clock(record.opened, true)],
       [open ? "open for" : "ended", open ? duration(this.page.frame?.watermark - record.opened) : `${clock(end, true)}, after ${duration(end - (record.onset ?? record.opened))}`],
       ["peak", `${number(record.peak)} (threshold ${number(record.threshold)})`],
-      ["nodes", plural(record.nodes.length, "node")],
+      ["nodes", extent(record.nodes)],
       ["id", record.incident],
     ]);
     byId("incident-changes").replaceChildren(...record.description.map((change) => element("li", { textContent: change.text })));
@@ -146,16 +150,18 @@ export class IncidentPage {
     const place = byId("incident-near");
     place.hidden = !network;
     if (!network) return;
-    const key = `${this.page.version} ${this.record.nodes.map((node) => node.name).join("\n")}`;
-    if (this.drawn?.key !== key) {
-      this.drawn = { ...neighbourhood(network, this.record.nodes.map((node) => this.page.index.get(node.name)).filter((v) => v !== undefined)), key };
+    const named = this.record.nodes.map((node) => node.name).join("\n");
+    if (this.drawn?.network !== network || this.drawn.named !== named) {
+      const part = neighbourhood(network, this.record.nodes.map((node) => this.page.index.get(node.name)).filter((v) => v !== undefined));
+      this.drawn = { ...part, network, named };
       this.map.setNetwork(this.drawn);
     }
-    this.takeFrame(frame);
+    if (frame?.states) this.map.setFrame(subframe(frame, this.drawn.nodes));
   }
 
-  takeFrame(frame) {
-    if (this.id !== null && this.drawn && frame?.states) this.map.setFrame(subframe(frame, this.drawn.nodes));
+  // The network may come later than the incident, and change under it.
+  takeFrame() {
+    if (this.id !== null && this.record) this.showMap();
   }
 
   async comment() {
@@ -179,7 +185,7 @@ export class IncidentPage {
     } catch (error) {
       place.textContent = error.message;
       place.hidden = false;
-      this.failed(error);
+      if (error.status === 401) this.failed(error);
     }
   }
 }

@@ -5,12 +5,12 @@ import { findingList } from "./findings.js";
 import { labelWords } from "./label.js";
 import { incidentPath, nodePath } from "./router.js";
 import { Timeline } from "./timeline.js";
-import { byId, clock, element, number, plural } from "./words.js";
+import { byId, clock, element, extent, number, splitNodes } from "./words.js";
 
 const NAMED = 12;
 const KEPT = 60;
 export const SEVERITY = { critical: "▲ critical", warning: "◆ warning", info: "● info" };
-export const ENDS = { cleared: "cleared", accepted: "accepted as the new normal", timed_out: "timed out", merged: "merged into another" };
+export const ENDS = { cleared: "cleared", accepted: "accepted as the new baseline", restored: "back at the earlier baseline", timed_out: "timed out", merged: "merged into another incident" };
 
 export class Incidents {
   // `ask(question)` opens the dialog, `alerted(text)` is read out at once.
@@ -118,9 +118,10 @@ export class Incidents {
     if (record.description.length) {
       parts.push(element("ul", { class: "changes" }, ...record.description.slice(0, 5).map((change) => element("li", { textContent: change.text }))));
     }
-    const chips = record.nodes.slice(0, NAMED).map((node) => element("a", { class: "chip", href: nodePath(node.name), textContent: node.name, title: `${node.name}: ${node.state}` }));
+    const { changed, possibly } = splitNodes(record.nodes);
+    const chips = [...changed, ...possibly].slice(0, NAMED).map((node) => element("a", { class: "chip", href: nodePath(node.name), textContent: node.name, title: `${node.name}: ${node.state}` }));
     const left = record.nodes.length - NAMED;
-    parts.push(element("p", { class: "chips" }, `${plural(record.nodes.length, "node")}: `, ...chips, left > 0 ? `and ${left} more` : ""));
+    parts.push(element("p", { class: "chips" }, `${extent(record.nodes)}: `, ...chips, left > 0 ? `and ${left} more` : ""));
     const labels = record.labels;
     if (labels) {
       parts.push(element("p", { class: "said", textContent: `Labelled: ${labelWords(labels)}` }));
@@ -138,8 +139,8 @@ export class Incidents {
     };
     const made = [];
     if (!record.resolution) {
-      made.push(button("accept", "Accept", "This is the new normal: learn it", () => this.act(record, "accept")));
-      made.push(button("clear", "Clear", "It is over, or never was: learn nothing", () => this.act(record, "clear")));
+      made.push(button("accept", "Accept", "Keep this as the new baseline", () => this.act(record, "accept")));
+      made.push(button("clear", "Clear", "Close it and keep the earlier baseline", () => this.act(record, "clear")));
     }
     const link = (text, hash) => element("a", { class: "chip", href: incidentPath(record.incident) + hash, textContent: text, "aria-label": `${text} incident ${record.incident}` });
     made.push(link("Details", ""), link(record.labels ? "Change label" : "Label", "#label"));
@@ -148,8 +149,8 @@ export class Incidents {
 
   // What to ask before an incident is accepted or cleared.
   act(record, action) {
-    if (action === "accept") this.confirm(record, "accept", "Accept as the new normal?", "Its nodes learn a new reference from what they do now. This cannot be undone.");
-    else this.confirm(record, "clear", "Clear this incident?", "Its nodes go on with the reference they had before.");
+    if (action === "accept") this.confirm(record, "accept", "Accept as the new baseline?", "Its nodes learn a new baseline from their present values. This cannot be undone.");
+    else this.confirm(record, "clear", "Clear this incident?", "Its nodes keep the baseline they had before.");
   }
 
   confirm(record, action, title, words) {

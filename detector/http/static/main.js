@@ -11,6 +11,7 @@ import { Incidents } from "./incidents.js";
 import { NetworkMap } from "./map.js";
 import { onTheme, STATES } from "./marks.js";
 import { NodePage } from "./node.js";
+import { Notice } from "./notice.js";
 import { nodePath, Router } from "./router.js";
 import { SilencesPage } from "./silences.js";
 import { StateLine } from "./states.js";
@@ -21,8 +22,9 @@ const STATUS_EVERY_MS = 4000;
 const page = { network: null, version: null, frame: null, index: new Map() };
 
 const say = (text) => (byId("spoken").textContent = text);
+const notice = new Notice();
 const ask = (question) => dialog.ask(question);
-const dialog = new Dialog((again) => askToken("This needs a token.", again));
+const dialog = new Dialog((again) => askToken("A token is required.", again));
 const states = new StateLine();
 const map = new NetworkMap(byId("map"), (node) => folded.opened(node), say);
 const folded = new FoldedMap(map, openNode, say);
@@ -129,7 +131,7 @@ function changed(state, why) {
   line.className = `connection ${state}`;
   states.connected(state);
   if (state === "refused") {
-    line.textContent = "a token is needed";
+    line.textContent = "token required";
     askToken(why);
     return;
   }
@@ -140,10 +142,10 @@ function changed(state, why) {
   loadStatus();
 }
 
-// What cannot be shown now comes with the next refresh; the stream itself says when it is lost.
+// A daemon that is not reached fails with a TypeError; the first line of the page says that already.
 function trouble(error) {
   if (error instanceof Refused) changed("refused", error.message);
-  else say(error.message);
+  else if (!(error instanceof TypeError && states.connection !== "up")) notice.show(error.message);
 }
 
 function askToken(why, again = null) {
@@ -178,7 +180,7 @@ byId("find").addEventListener("submit", (event) => {
   event.preventDefault();
   const wanted = byId("find-name").value;
   const name = page.index.has(wanted) ? wanted : found(wanted, 1)[0];
-  if (!wanted || name === undefined) return say(`no sensor is named like ${wanted}`);
+  if (!wanted || name === undefined) return notice.show(wanted ? `No sensor has a name that contains “${wanted}”.` : "Type a part of a sensor's name.");
   byId("find-name").value = "";
   openNode(name);
 });
@@ -188,7 +190,7 @@ byId("zoom-fit").addEventListener("click", () => map.fit());
 for (const [format, name] of [["csv", "incidents.csv"], ["json", "incidents.jsonl"]]) {
   byId(`export-${format}`).addEventListener("click", () => download(`/api/v1/export?format=${format}`, name).catch(trouble));
 }
-byId("token-button").addEventListener("click", () => askToken("Commands may need a token."));
+byId("token-button").addEventListener("click", () => askToken("Commands may require a token."));
 onTheme(() => {
   legend.build();
   map.redraw();

@@ -276,6 +276,7 @@ export class NetworkMap {
 
   step([right, down]) {
     let best = -1;
+    if (!this.unit) this.measure(); // a key may come before the first frame is painted
     if (this.pointed < 0) {
       // Begin where it matters most.
       best = this.network.names.reduce((top, _, node) => (top < 0 || this.rank(node) > this.rank(top) ? node : top), -1);

@@ -3,10 +3,10 @@
 export const STATES = [
   { letter: "l", name: "learning", words: "learning" },
   { letter: "w", name: "watching", words: "watching" },
-  { letter: "o", name: "out_of_range", words: "out of the range that was learnt: changes are hardly seen" },
+  { letter: "o", name: "out_of_range", words: "outside the learnt range: changes are hardly detectable" },
   { letter: "s", name: "suspected", words: "possibly changed" },
   { letter: "a", name: "alarmed", words: "changed" },
-  { letter: "h", name: "held", words: "calm again, reference held" },
+  { letter: "h", name: "held", words: "calm again, baseline held" },
   { letter: "x", name: "silent", words: "silent" },
   { letter: "k", name: "stuck", words: "stuck at one value" },
 ].map((state) => ({ ...state, label: state.name.replaceAll("_", " ") }));

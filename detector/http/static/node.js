@@ -93,7 +93,7 @@ export class NodePage {
   showHistory(history) {
     const { times } = history;
     byId("history-none").hidden = times.length > 1;
-    byId("history-facts").textContent = history.width ? `One row every ${duration(history.width)}: the mean, with lowest and highest around it.` : "";
+    byId("history-facts").textContent = history.width ? `One point every ${duration(history.width)}: the mean within the range from minimum to maximum.` : "";
     this.showIncidents(history.incidents);
     if (times.length < 2) return;
     this.group.setWhole(times[0], times.at(-1));
@@ -128,7 +128,7 @@ export class NodePage {
   showIncidents(incidents) {
     byId("history-incidents").replaceChildren(...(incidents.length ? incidents.map((one) => element("li", {},
       element("time", { textContent: clock(one.begin, true) }), " ", element("a", { href: incidentPath(one.incident), textContent: one.summary }),
-      element("span", { class: "soft", textContent: one.end === null ? " open" : ` ended ${clock(one.end, true)}` }))) : [element("li", { class: "soft", textContent: "None in this time." })]));
+      element("span", { class: "soft", textContent: one.end === null ? " open" : ` ended ${clock(one.end, true)}` }))) : [element("li", { class: "soft", textContent: "None in this period." })]));
   }
 
   show(view) {
@@ -138,12 +138,12 @@ export class NodePage {
     byId("node-charts").hidden = !ready;
     byId("node-note").hidden = ready;
     if (!ready) {
-      byId("node-note").textContent = `Still learning: ${Math.round(100 * (view.learning ?? 0))} % of the samples are there.`;
+      byId("node-note").textContent = `Still learning: ${Math.round(100 * (view.learning ?? 0))} % of the required samples have arrived.`;
       return;
     }
     const components = view.reference[0]?.map((_, c) => view.components[c] ?? `component ${c + 1}`) ?? view.components;
     const known = view.scale.every((scale) => scale !== null);
-    byId("signal-caption").textContent = known ? "Windows that are compared now" : "Windows that are compared now, in baseline standard deviations";
+    byId("signal-caption").textContent = known ? "Windows being compared" : "Windows being compared, in baseline standard deviations";
     this.signal.show(view, components);
     this.describe("chart-signal", `${view.reference.length} reference and ${view.recent.length} recent samples`);
     this.showRatio(view, components);
@@ -156,11 +156,11 @@ export class NodePage {
       facts.push(`statistic ${number(view.statistic)} (threshold ${number(view.threshold)})`);
       facts.push(`pooled with its neighbours ${number(view.event_statistic)} (threshold ${number(view.event_threshold)})`);
     }
-    if (view.onset) facts.push(`changed about ${clock(view.onset, true)}`);
+    if (view.onset) facts.push(`changed at about ${clock(view.onset, true)}`);
     if (view.preprocess?.learnt === false) facts.push(view.preprocess.why);
     const place = byId("node-facts");
     place.textContent = facts.join(" · ");
-    if (view.incident) place.append(" · in ", element("a", { href: incidentPath(view.incident), textContent: `incident ${view.incident}` }), "; its reference is held");
+    if (view.incident) place.append(" · in ", element("a", { href: incidentPath(view.incident), textContent: `incident ${view.incident}` }), "; its baseline is held");
   }
 
   showNeighbours(names) {
@@ -179,7 +179,7 @@ export class NodePage {
     const at = Math.min(this.component, curves.length - 1);
     this.ratio.show(view, at, components[at] ?? "value");
     const peak = curves[at].ratio.indexOf(Math.max(...curves[at].ratio));
-    this.describe("chart-ratio", `values became up to ${number(curves[at].ratio[peak])} times as likely`);
+    this.describe("chart-ratio", `some values are up to ${number(curves[at].ratio[peak])} times as likely as before`);
     const caption = byId("ratio-caption");
     if (curves.length > 1 && !caption.querySelector("select")) {
       const choice = element("select", { "aria-label": "Component" }, ...components.map((name, c) => element("option", { value: c, textContent: name })));

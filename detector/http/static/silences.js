@@ -5,7 +5,7 @@ import { fieldOf, valuesOf } from "./form.js";
 import { byId, clock, duration, element } from "./words.js";
 
 const EVERY_MS = 10000;
-const STATES = { active: "● in force", waiting: "○ waiting", over: "over" };
+const STATES = { active: "● active", waiting: "○ scheduled", over: "ended" };
 const SPANS = [["1800", "30 minutes"], ["7200", "2 hours"], ["28800", "8 hours"], ["86400", "1 day"], ["604800", "7 days"]];
 
 export class SilencesPage {
@@ -40,7 +40,7 @@ export class SilencesPage {
     try {
       const { silences, groups } = await get("/api/v1/silences");
       this.groups = groups;
-      byId("silences-list").replaceChildren(...(silences.length ? silences.map((one) => this.row(one)) : [element("tr", {}, element("td", { colSpan: 6, class: "soft", textContent: "None: everything is sent." }))]));
+      byId("silences-list").replaceChildren(...(silences.length ? silences.map((one) => this.row(one)) : [element("tr", {}, element("td", { colSpan: 6, class: "soft", textContent: "None: all incidents are sent." }))]));
     } catch (error) {
       this.failed(error);
     }
@@ -63,16 +63,16 @@ export class SilencesPage {
   form() {
     const groups = Object.keys(this.groups);
     this.fields = [
-      { name: "nodes", label: "Nodes, with commas between; * and ? stand for any letters", value: this.proposed.join(", ") },
+      { name: "nodes", label: "Nodes, separated by commas; * and ? are wildcards", value: this.proposed.join(", ") },
       ...(groups.length ? [{ name: "groups", label: "Groups", options: groups, value: [] }] : []),
-      { name: "lasts", label: "How long", choices: SPANS, value: "7200" },
-      { name: "begin", label: "From (UTC); empty: now", kind: "datetime-local" },
-      { name: "every", label: "How often", choices: [["once", "once"], ["day", "at the same time each day"], ["week", "at the same time each week"]], value: "once" },
-      { name: "reason", label: "Why" },
+      { name: "lasts", label: "Duration", choices: SPANS, value: "7200" },
+      { name: "begin", label: "Start (UTC); leave empty for now", kind: "datetime-local" },
+      { name: "every", label: "Repeat", choices: [["once", "once"], ["day", "every day at the same time"], ["week", "every week at the same time"]], value: "once" },
+      { name: "reason", label: "Reason" },
     ];
     this.error = element("p", { class: "trouble", role: "alert", hidden: true });
     byId("silence-form").replaceChildren(...this.fields.flatMap((field) => fieldOf(field, "silence")), this.error,
-      element("div", { class: "actions" }, element("button", { type: "submit", class: "strong", textContent: "Silence" })));
+      element("div", { class: "actions" }, element("button", { type: "submit", class: "strong", textContent: "Add silence" })));
     if (this.proposed.length) byId("silence-lasts")?.focus();
   }
 

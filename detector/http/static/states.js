@@ -1,13 +1,16 @@
-// How the detector itself is, in one line that cannot be mistaken: quiet is said only when changes would be seen.
+// The state of the detector in one line that cannot be mistaken: quiet is shown only when changes would be detected.
 
 import { byId, clock, duration, plural } from "./words.js";
 
-const STILL_MS = 30000; // without a new sample: nothing is being watched
+const STILL_S = 30; // without a new sample: nothing is being watched
+const STILL_STEPS = 3; // or so many steps, where samples are further apart
 const FULL = 0.8; // of the queue: alarms come late
+const BLIND = "lxko"; // states of sensors in which changes are hardly seen
+const MOSTLY = 0.5; // of the sensors must be watched, or the network is not
 
 export class StateLine {
   constructor() {
-    Object.assign(this, { frame: null, connection: "connecting", since: null, accepted: null, moved: 0, sources: null });
+    Object.assign(this, { frame: null, connection: "connecting", since: null, sources: null });
     setInterval(() => this.show(), 1000);
     this.show();
   }
@@ -19,8 +22,6 @@ export class StateLine {
   }
 
   take(frame) {
-    if (frame.accepted !== this.accepted) this.moved = Date.now();
-    this.accepted = frame.accepted;
     this.frame = frame;
     this.show();
   }
@@ -40,33 +41,36 @@ export class StateLine {
     // What is shown below belongs to the past: it is dimmed, and says so.
     document.body.classList.toggle("stale", kind === "disconnected");
     const open = this.frame?.incidents;
-    const mark = { disconnected: "(not connected) ", learning: "(learning) ", empty: "(no data) ", still: "(no data) ", overloaded: "(overloaded) " }[kind];
+    const mark = { disconnected: "(not connected) ", learning: "(learning) ", empty: "(no data) ", still: "(no data) ", overloaded: "(overloaded) ", blind: "(hardly watching) " }[kind];
     if (byId("overview").hidden) return;
     document.title = `${open && kind !== "disconnected" ? `(${open}) ` : (mark ?? "")}detector`;
   }
 
   said() {
     const { frame } = this;
-    if (this.connection === "refused") return ["disconnected", "not connected: a token is needed", ""];
+    if (this.connection === "refused") return ["disconnected", "not connected: token required", ""];
     if (this.connection !== "up") {
       if (!frame) return [this.connection === "connecting" ? "connecting" : "disconnected", this.connection === "connecting" ? "connecting …" : "not connected", ""];
-      return ["disconnected", "connection lost: the state of the network is not known", `What is shown is from ${clock(this.since, true)} and may be wrong by now.`];
+      return ["disconnected", "connection lost: the state of the network is unknown", `The data below date from ${clock(this.since, true)} and may be out of date.`];
     }
     if (!frame) return ["connecting", "connecting …", ""];
     if (frame.stage) return ["learning", "calibrating", `${frame.stage.name}: ${percent(frame.stage.share)}. No alarms until then.`];
-    if (frame.watermark === null) return ["empty", "no data yet", "No sample has arrived, so nothing is watched. Sources are under Health."];
+    if (frame.watermark === null) return ["empty", "no data yet", "No sample has arrived, so nothing is being watched. The sources are listed under Health."];
     const ended = this.sources && Object.values(this.sources).length > 0 && Object.values(this.sources).every((source) => source.status === "ended");
-    const still = Date.now() - this.moved > STILL_MS;
+    const still = frame.idle > Math.max(STILL_S, STILL_STEPS * frame.step);
     const late = `latest data ${clock(frame.watermark, true)}`;
-    if (frame.phase === "learning") return ["learning", "learning", still ? `No samples arrive; ${late}. No alarms until it has learnt.` : `Learning what is normal: ${percent(frame.progress)}. No alarms until then.`];
+    if (frame.phase === "learning") return ["learning", "learning", still ? `No samples are arriving; ${late}. No alarms until the baseline is learnt.` : `Learning the baseline: ${percent(frame.progress)}. No alarms until then.`];
     const open = `${plural(frame.incidents, "incident")} open`;
     if (ended) return ["still", "input ended", `${late}; ${open} at the end.`];
-    if (still) return ["still", "no data arrive: changes are not seen", `${late}; ${open} then.`];
-    if ((frame.queue ?? 0) >= FULL) return ["overloaded", `overloaded, ${open}`, `The queue is ${percent(frame.queue)} full: incidents are seen late; ${late}.`];
-    const blind = [...frame.states].filter((letter) => "lxko".includes(letter)).length;
-    const unseen = blind ? `${plural(blind, "sensor")} of ${frame.states.length} silent, stuck, out of range or learning: changes there are hardly seen.` : "";
-    if (blind === frame.states.length) return ["still", "no sensor is watched", unseen];
-    return [frame.incidents ? "incidents" : "quiet", `watching, ${open}`, unseen];
+    if (still) return ["still", "no data arriving: changes cannot be detected", `${late}; ${open} at that time.`];
+    if ((frame.queue ?? 0) >= FULL) return ["overloaded", `overloaded, ${open}`, `The queue is ${percent(frame.queue)} full, so incidents are detected late; ${late}.`];
+    const all = frame.states.length;
+    const watched = all - [...frame.states].filter((letter) => BLIND.includes(letter)).length;
+    const unseen = watched < all ? `${plural(all - watched, "sensor")} of ${all} silent, stuck, out of range or learning: changes there are hardly detectable.` : "";
+    if (watched === 0) return ["still", "no sensor is watched", unseen];
+    if (watched < MOSTLY * all) return ["blind", `only ${watched} of ${plural(all, "sensor")} watched, ${open}`, unseen];
+    const watching = watched < all ? `watching ${watched} of ${plural(all, "sensor")}` : "watching";
+    return [frame.incidents ? "incidents" : watched < all ? "partial" : "quiet", `${watching}, ${open}`, unseen];
   }
 }
 

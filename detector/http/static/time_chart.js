@@ -65,7 +65,7 @@ export class TimeGroup {
     return element("div", { class: "tools", role: "group", "aria-label": label },
       button("←", "Earlier", () => this.move(-0.4)), button("→", "Later", () => this.move(0.4)),
       button("+", "Zoom in", () => this.zoom(2)), button("−", "Zoom out", () => this.zoom(0.5)),
-      button("All", "Show all of it", () => this.all()));
+      button("All", "Show all", () => this.all()));
   }
 }
 

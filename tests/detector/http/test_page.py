@@ -114,6 +114,8 @@ def test_network_history_and_stream(feed: Feed) -> None:
     connection.close()
     assert "detector.calibrated" in kinds
     assert set(frame["states"]) == {"w"}
+    assert frame["step"] == 1.0
+    assert isinstance(frame["idle"], float)
     assert len(frame["statistic"]) == 8
     assert all(value is not None for value in frame["statistic"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     until(browser, f'document.querySelector("{card}") !== null')
     until(browser, "document.getElementById('alerted').textContent.startsWith('New incident')")
     until(browser, "document.title.startsWith('(1)')")
+    until(browser, f'/^\\d nodes? changed/.test(document.querySelector("{card} .chips").textContent)')
     chip = next(one for one in browser.find_elements("css selector", f"{card} .chips a") if one.text)
     assert chip.text in NODES
     browser.execute_script("arguments[0].click()", chip)
@@ -88,6 +90,7 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
         browser,
         "document.querySelectorAll('#incident-statistic canvas, #incident-signals canvas').length >= 2",
     )
+    assert " changed" in text(browser, "#incident-facts")
     browser.refresh()  # the address alone leads here, too
     until(browser, "document.querySelectorAll('#incident-signals canvas').length >= 1")
     assert text(browser, "#incident-state") == "▲ critical · open" or "open" in text(
@@ -115,7 +118,7 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     until(browser, f"document.querySelector(\"{card} .said\").textContent.includes('<b>door</b> was open')")
 
     find(browser, f"{card} [data-action=accept]").click()
-    assert "new normal" in text(browser, "#ask-title")
+    assert "new baseline" in text(browser, "#ask-title")
     find(browser, "#ask-ok").click()
     until(browser, f'document.querySelector("{card}") === null')
     until(browser, "document.getElementById('ended-summary').textContent === 'Ended (1)'")
@@ -123,6 +126,19 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     assert browser.execute_script("return window.hacked") is None
     assert browser.execute_script("return document.querySelectorAll('main img, main script').length") == 0
     assert console(browser) == []
+
+
+def test_nodes_are_counted_as_the_summary_counts_them(browser: Any, feed: Feed) -> None:
+    browser.get(address(feed))
+    counted = """const done = arguments[1];
+        import("/page/words.js").then(({ extent }) => done(arguments[0].map(extent)));"""
+    changed, possibly = {"name": "a", "state": "recovered", "changed": True}, {"changed": False}
+    of_0_1 = [{"state": "alarmed"}, {"state": "suspected"}]
+    given = [[changed] * 6 + [possibly] * 3, [changed], [possibly], of_0_1]
+    assert browser.execute_async_script(counted, given) == [
+        "6 nodes changed, 3 possibly", "1 node changed", "1 node possibly changed",
+        "1 node changed, 1 possibly",
+    ]  # fmt: skip
 
 
 def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:
@@ -157,6 +173,13 @@ def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:
     find(browser, "#incident-label button").click()
     until(browser, "document.querySelector('#incident-label .said').textContent.includes('leak · nodes ')")
     assert opened
+    # The case is settled by now: what was compared is drawn, before and after, for each changed node.
+    until(browser, "document.querySelectorAll('#incident-distributions .uplot').length >= 1", 60)
+    said = browser.execute_script(
+        "return document.querySelector('#incident-distributions [role=img]').getAttribute('aria-label')"
+    )
+    before, after = (float(one) for one in re.findall(r"(?:before|after) ([-\d.]+)", said))
+    assert after > before + 1.0
     browser.back()
     until(browser, f'document.querySelector("{card} .said")?.textContent.includes("leak · nodes ")')
     assert find(browser, f"{trend} details").get_attribute("open")
@@ -271,7 +294,7 @@ def test_reconnects_and_asks_for_a_token_once(browser: Any, tmp_path: Path) -> N
         until(browser, "document.getElementById('connection').textContent === 'live'")
         service.stop()
     until(browser, "document.getElementById('connection').className.includes('down')")
-    until(browser, "document.getElementById('phase').textContent.includes('not known')")
+    until(browser, "document.getElementById('phase').textContent.includes('unknown')")
     assert "0 incidents" not in text(browser, "header"), "lost is not quiet"
     assert (
         float(browser.execute_script("return getComputedStyle(document.getElementById('overview')).opacity"))
@@ -360,9 +383,9 @@ def test_silence_from_the_page(browser: Any, feed: Feed) -> None:
     find(browser, "#silence-reason").send_keys("<b>works</b>")
     find(browser, "#silence-form button").click()
     until(browser, "document.getElementById('silences-list').textContent.includes('<b>works</b>')", 150)
-    assert "in force" in text(browser, "#silences-list")
+    assert "active" in text(browser, "#silences-list")
     find(browser, "#silences-list button").click()
-    until(browser, "document.getElementById('silences-list').textContent.includes('over')", 150)
+    until(browser, "document.getElementById('silences-list').textContent.includes('ended')", 150)
     find(browser, "nav a[href='/audit']").click()
     until(browser, "document.getElementById('audit-list').textContent.includes('end silence')", 150)
     assert console(browser) == []
@@ -391,7 +414,7 @@ def test_another_budget_is_compared_and_used(browser: Any, feed: Feed) -> None:
     before = feed.status()["event_threshold"]
     browser.execute_script(f"{row}.querySelector('td button').click()")
     find(browser, "#ask-ok").click()
-    until(browser, f"{facts}.includes('set here') && {facts}.includes('1 per 7000 ticks')")
+    until(browser, f"{facts}.includes('chosen here') && {facts}.includes('1 per 7000 ticks')")
     assert feed.status()["report"]["budget"] == "1 per 7000 ticks"
     assert feed.status()["event_threshold"] > before
     find(browser, "nav a[href='/audit']").click()
@@ -400,7 +423,7 @@ def test_another_budget_is_compared_and_used(browser: Any, feed: Feed) -> None:
     until(browser, "!document.getElementById('budget-back').hidden")
     find(browser, "#budget-back").click()
     find(browser, "#ask-ok").click()
-    until(browser, f"!{facts}.includes('set here')")
+    until(browser, f"!{facts}.includes('chosen here')")
     assert feed.status()["report"]["budget"] == "1 per 500 ticks"
     assert [one for one in console(browser) if "400" not in one] == []
 

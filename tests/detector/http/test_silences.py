@@ -143,3 +143,21 @@ def test_they_survive_a_restart(tmp_path: Path) -> None:
         service.wait_ready()
         found = service.ask("/api/v1/silences")[1]["silences"]
         assert [one["silence"]["id"] for one in found] == [shown["silence"]["id"]]
+
+
+def test_the_end_is_told_over_a_restart_whatever_is_silenced_by_then(tmp_path: Path) -> None:
+    """The silence is added later but covers the opening, too: it was sent all the same, so the end is."""
+    path = settings(tmp_path)
+    with rig.Service(path) as service:
+        feed = Feed(service.wait_ready())
+        feed.learn()
+        opened = feed.incident("n7")
+        rig.wait_for(lambda: sent(tmp_path), what="the opening")
+        since = {"nodes": ["*"], "begin": "2023-11-14T00:00", "lasts": 366 * 86400.0}
+        assert post(feed, "/api/v1/silences", since)[0] == 200
+        service.stop()
+    with rig.Service(path) as service:
+        feed.service = service.wait_ready()
+        assert feed.service.ask("/api/v1/incidents")[1]["silenced"] == []
+        assert post(feed, f"/api/v1/incidents/{opened['incident']}/clear", {})[0] == 200
+        rig.wait_for(lambda: sent(tmp_path)[-1]["event"] == "incident.resolved", 30.0, "the end")

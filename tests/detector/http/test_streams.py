@@ -152,6 +152,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_counted() -> None:
             view=view,
             stage=None,
             queue=0.0,
+            step=1.0,
             settings=HttpSettings(),
             listen=listeners.append,
         )

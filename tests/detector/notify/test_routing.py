@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from detector.events.model import Event, NodeRecord, detector_event, node_events
 from detector.notify.routing import Routing
 from detector.notify.settings import NotifySettings, moment
 from detector.notify.silences import Silence
+from detector.storage import told
 from detector.storage.records import Record
+from detector.storage.store import Bundle, Store
 
 NOW = moment("2026-11-18T12:00")
 SINKS = ("log", "pager")
@@ -20,12 +23,12 @@ HOUR = 3600.0
 def incident(
     kind: str = "opened", time: float = NOW, nodes: tuple[str, ...] = ("a1",), **more: Any
 ) -> Record:
-    given: dict[str, Any] = {"opened": NOW, "severity": "warning", **more}
+    given: dict[str, Any] = {"incident": "i1", "opened": NOW, "severity": "warning", **more}
     members = [
         NodeRecord(name=name.strip("?"), state="suspected" if "?" in name else "alarmed") for name in nodes
     ]
     given |= {"id": f"{kind}{time}", "event": f"incident.{kind}", "time": time, "nodes": members}
-    return Record.of(Event(summary="s", incident="i1", **given))
+    return Record.of(Event(summary="s", **given))
 
 
 def silence(**given: Any) -> Silence:
@@ -45,7 +48,7 @@ def test_severity_and_groups() -> None:
     routing = Routing(settings)
     assert routing.address(incident(), SINKS).to == ("log",)
     assert routing.address(incident(severity="critical"), SINKS).to == SINKS
-    assert routing.address(incident(severity="critical", nodes=("b1",)), SINKS).to == ("log",)
+    assert routing.address(incident(severity="critical", nodes=("b1",), incident="i2"), SINKS).to == ("log",)
     critical = detector_event("detector.warning", NOW, "x", severity="critical")
     assert routing.address(Record.of(critical), SINKS).to == SINKS, "about no node: not lost by a group"
 
@@ -70,6 +73,71 @@ def test_what_was_told_of_is_told_to_be_over() -> None:
     assert hidden.address(incident("resolved", NOW + 300, resolution="cleared"), SINKS).to == ()
     finding = incident("analyzed", NOW + 310, nodes=())
     assert hidden.address(finding, SINKS).to == (), "a finding is about the nodes of its incident"
+
+
+def resolved(time: float = NOW + 300, **more: Any) -> Record:
+    return incident("resolved", time, resolution="cleared", **more)
+
+
+def test_the_end_goes_where_the_opening_went() -> None:
+    """Whoever is certain at the end, and however severe it is by then."""
+    settings = NotifySettings.model_validate(
+        {"groups": {"a": ["a*"]}, "routes": {"pager": {"severity": "warning", "groups": ["a"]}}}
+    )
+    routing = Routing(settings)
+    assert routing.address(incident(nodes=("?a1", "?b1")), SINKS).to == SINKS
+    assert routing.address(incident("updated", NOW + 60, ("b1", "?a1"), severity="info"), SINKS).to == SINKS
+    assert routing.address(resolved(nodes=("b1", "?a1"), severity="info"), SINKS).to == SINKS
+    other = Routing(settings)
+    assert other.address(incident(nodes=("b1",)), SINKS).to == ("log",)
+    assert other.address(resolved(nodes=("a1",)), SINKS).to == ("log",), "an end without a beginning"
+
+
+def test_a_silence_of_the_nodes_that_are_left_does_not_hide_the_end() -> None:
+    routing = Routing(silences=[silence()])
+    assert routing.address(incident(nodes=("a1", "b1")), SINKS).to == SINKS
+    assert not routing.silenced(resolved(nodes=("a1", "?b1")).content())
+    assert routing.address(incident("updated", NOW + 60, ("a1", "?b1")), SINKS).to == ()
+    assert routing.address(resolved(nodes=("a1", "?b1")), SINKS).to == SINKS
+
+
+def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
+    """Whom the opening went to is stored with it, that it went to nobody, too."""
+    settings = NotifySettings.model_validate(
+        {"groups": {"a": ["a*"]}, "routes": {"pager": {"groups": ["a"]}}}
+    )
+    silences = [Silence(id="s2", nodes=["c*"], begin=NOW - 10, lasts=60)]
+    routing, store = Routing(settings, silences), Store(tmp_path)
+    assert store.read(told.read) == {}
+    for name, nodes in (("i1", ("a1",)), ("i2", ("b1",)), ("i3", ("c1",)), ("i4", ("a1",))):
+        record = routing.address(incident(nodes=nodes, incident=name), SINKS)
+        store.commit(Bundle(records=[record._replace(id=f"{name}-opened")], sinks=SINKS))
+    store.commit(Bundle(records=[routing.address(resolved(incident="i4"), SINKS)], sinks=SINKS))
+    store.close()
+
+    store = Store(tmp_path)
+    found = store.read(told.read)
+    assert found == {"i1": {"log", "pager"}, "i2": {"log"}, "i3": set()}, "what has ended is forgotten"
+    store.close()
+    routing = Routing(settings, silences, found)
+    assert routing.address(resolved(nodes=("b1", "?a1"), incident="i1"), SINKS).to == SINKS
+    assert routing.address(resolved(nodes=("a1", "?b1"), incident="i2"), SINKS).to == ("log",)
+    waiting = incident("updated", NOW + 20, ("c1",), incident="i3")
+    routing.greet(waiting, ())
+    assert routing.released(NOW + 30) == []
+    assert routing.released(NOW + 60) == [waiting], "the silence ended meanwhile"
+    assert routing.address(resolved(nodes=("c1",), incident="i3"), SINKS).to == ()
+    assert routing.address(resolved(incident="from an earlier release"), SINKS).to == SINKS
+
+
+def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
+    routing, store = Routing(), Store(tmp_path)
+    opened = [incident(incident=f"i{number}")._replace(id=str(number)) for number in range(told.KEPT + 5)]
+    store.commit(Bundle(records=[routing.address(one, SINKS) for one in opened], sinks=SINKS))
+    store.write(told.prune)
+    kept = store.read(told.read)
+    assert list(kept) == [f"i{number}" for number in range(5, told.KEPT + 5)]
+    store.close()
 
 
 def test_still_open_when_the_silence_ends() -> None:
