@@ -20,7 +20,7 @@ from detector.storage.schema import TABLES
 from detector.storage.store import Bundle, Store
 from tests.detector.storage.test_cases import case, label
 
-ELSEWHERE = {"journal", "snapshot", "snapshot_piece", "outbox"}  # checked when read; only ids and words
+ELSEWHERE = {"journal", "snapshot", "snapshot_piece", "outbox", "told"}  # when read; or ids only
 CHECKED = {
     "record": "body", "label": "body", "case_file": "body", "model": "body", "comment": "body",
     "audit": "who", "silence": "body", "override": "body", "node_layout": "names", "node_history": "body",
