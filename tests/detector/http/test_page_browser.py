@@ -447,4 +447,5 @@ def test_damage_of_the_state_is_told(browser: Any, tmp_path: Path) -> None:
             command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "300"}
         )
         assert "1 of silence" in told.stdout
-    assert console(browser) == []
+        assert console(browser) == []
+        browser.get("about:blank")  # nobody shall miss this daemon
