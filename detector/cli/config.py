@@ -54,7 +54,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
         problems = key_problems(config)
         doubts = [*config.doubts(), *_learnt_otherwise(config)]
         if connect and not lacking:
-            tried = asyncio.run(_try_connectors(config, timeout))
+            tried = asyncio.run(try_connectors(config, timeout))
     except ConfigError as error:
         problems = error.problems
     failed = {name: said for name, said in tried.items() if not said.startswith(OK)}
@@ -128,7 +128,7 @@ def _missing_libraries(config: Config) -> Iterator[Any]:
         yield config.problem(("engine", "type"), f"ray is not installed: run  {install_line('ray')}")
 
 
-async def _try_connectors(config: Config, timeout: float) -> dict[str, str]:
+async def try_connectors(config: Config, timeout: float) -> dict[str, str]:
     """Open and close each connector; what each said. One after the other: the messages stay in order."""
     from detector.runtime.pipeline_thread import Plan
     from detector.storage.lock import Lock

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from detector.config.config import Config
 
 Record = dict[str, Any]
-WORTH = ("type", "error", "reload_refused", "lag", "waiting", "set_aside")  # of what a part says about itself
+WORTH = (
+    "type",
+    "error",
+    "reload_refused",
+    "damaged",
+    "lag",
+    "waiting",
+    "set_aside",
+)  # of what a part says about itself
 LIMIT = 1000  # incidents listed, the newest
 DONE = {"accept": "accepted", "clear": "cleared", "label": "labelled"}
 

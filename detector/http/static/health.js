@@ -24,7 +24,8 @@ export function showFigures(frame) {
 export function showHealth(status) {
   const trouble = [];
   if (status.state.failing) trouble.push(`The state cannot be saved: ${status.state.failing}`);
-  byId("trouble").textContent = trouble.join(" ");
+  for (const found of status.state.damages) trouble.push(`Damage was found in the state: ${found.damage}.`);
+  byId("trouble").replaceChildren(...trouble.map((text) => element("span", { textContent: text })));
   byId("trouble").hidden = trouble.length === 0;
   showPromise(status);
   showParts(byId("sources"), status.sources, (source) => [
