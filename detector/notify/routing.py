@@ -46,7 +46,8 @@ class Routing:
         self.windows = [
             Silence(
                 id=f"maintenance-{number}", nodes=list(window.nodes), groups=list(window.groups),
-                begin=moment(window.start), lasts=window.lasts, every=window.every, reason=window.reason,
+                begin=moment(window.start, window.zone), lasts=window.lasts, every=window.every,
+                zone=window.zone, reason=window.reason,
                 who="configuration", configured=True,
             )
             for number, window in enumerate(settings.maintenance, 1)
