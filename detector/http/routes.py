@@ -95,7 +95,7 @@ _CURRENT = (
     Route("POST", "/api/v1/incidents/{incident}/accept", incidents.accept,
           "This is the new normal: learn it, end the incident.", body=incidents.NoArguments, **_COMMAND),
     Route("POST", "/api/v1/incidents/{incident}/clear", incidents.clear,
-          "It is over: end the incident, learn nothing from it.", body=incidents.NoArguments, **_COMMAND),
+          "Close the incident and keep the earlier baseline.", body=incidents.NoArguments, **_COMMAND),
     Route("POST", "/api/v1/incidents/{incident}/label", incidents.label,
           "Note what people know about it; kept for ever.", body=Label, **_COMMAND),
     Route("POST", "/api/v1/incidents/{incident}/analyze", diagnosis.analyze,

@@ -13,8 +13,8 @@ from detector.events.model import Event, NodeRecord, detector_event, node_events
 from detector.notify.routing import Routing
 from detector.notify.settings import NotifySettings, moment
 from detector.notify.silences import Silence
-from detector.storage import told
-from detector.storage.records import Record
+from detector.storage import records
+from detector.storage.records import TOLD, Record
 from detector.storage.store import Bundle, Store
 
 NOW = moment("2026-11-18T12:00")
@@ -110,7 +110,7 @@ def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
     )
     silences = [Silence(id="s2", nodes=["c*"], begin=NOW - 10, lasts=60)]
     routing, store = Routing(settings, silences), Store(tmp_path)
-    assert store.read(told.read) == {}
+    assert store.read(records.told) == {}
     for name, nodes in (("i1", ("a1",)), ("i2", ("b1",)), ("i3", ("c1",)), ("i4", ("a1",))):
         record = routing.address(incident(nodes=nodes, incident=name), SINKS)
         store.commit(Bundle(records=[record._replace(id=f"{name}-opened")], sinks=SINKS))
@@ -118,7 +118,7 @@ def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
     store = Store(tmp_path)
-    found = store.read(told.read)
+    found = store.read(records.told)
     assert found == {"i1": {"log", "pager"}, "i2": {"log"}, "i3": set()}, "what has ended is forgotten"
     store.close()
     routing = Routing(settings, silences, found)
@@ -134,11 +134,11 @@ def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
 
 def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
     routing, store = Routing(), Store(tmp_path)
-    opened = [incident(incident=f"i{number}")._replace(id=str(number)) for number in range(told.KEPT + 5)]
+    opened = [incident(incident=f"i{number}")._replace(id=str(number)) for number in range(TOLD + 5)]
     store.commit(Bundle(records=[routing.address(one, SINKS) for one in opened], sinks=SINKS))
-    store.write(told.prune)
-    kept = store.read(told.read)
-    assert list(kept) == [f"i{number}" for number in range(5, told.KEPT + 5)]
+    store.write(records.prune_told)
+    kept = store.read(records.told)
+    assert list(kept) == [f"i{number}" for number in range(5, TOLD + 5)]
     store.close()
 
 
