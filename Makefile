@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
+WORKERS ?= 3
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml $(wildcard estimators/*/*.pyx packaging/locks/*.txt)
 
@@ -32,7 +33,7 @@ run: $(VENV)/.run-installed ## install into .venv and run the embedded default c
 	$(BIN)/detector run --config config.yaml
 
 test: $(VENV)/.test-installed brokers ## install everything the tests need and run them all
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 25
 
 lowest: compiler ## run tests with the lowest versions of libraries that pyproject.toml allows (Python 3.11)
 	scripts/try-lowest

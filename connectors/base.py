@@ -24,8 +24,10 @@ What the rest of the program must know of a type is in class attributes (`replay
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import importlib.util
 import random
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -152,8 +154,15 @@ def installed(module: str) -> bool:
         return False
 
 
-def install_line(extra: str) -> str:
-    return f"pip install 'detectord[{extra}]'"
+def install_line(*extras: str) -> str:
+    """What installs the libraries of extras of this program.
+
+    It names the libraries and not the program: that has not been published, so an index does not know it.
+    """
+    of_an_extra = re.compile(r"""(?P<library>[^;]+); extra == ["'](?P<extra>[^"']+)["']""")
+    found = [of_an_extra.fullmatch(line) for line in importlib.metadata.requires("detectord") or ()]
+    libraries = sorted({one["library"] for one in found if one is not None and one["extra"] in extras})
+    return " ".join(["pip install", *(f"'{library}'" for library in libraries)])
 
 
 class Connector(ABC):
@@ -186,7 +195,7 @@ class Connector(ABC):
         lacking = [
             extra for extra, modules in cls.requires(config).items() if not all(map(installed, modules))
         ]
-        return install_line(",".join(lacking)) if lacking else None
+        return install_line(*lacking) if lacking else None
 
     def ensure_libraries(self, config: Any) -> None:
         """Raise `MissingLibrary` where an import would fail; called by `open`."""

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     from detector.api import NetworkDetector
     from detector.trial.trial import try_recording
 
-__version__ = "0.1.0"
+    __version__: str
+
 __all__ = ["AdaptedModel", "NetworkDetector", "__version__", "try_recording"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("detectord")
     # Loaded on use: `detector --help` should not wait for numpy and scipy.
     if name == "NetworkDetector":
         from detector.api import NetworkDetector

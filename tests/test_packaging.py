@@ -10,10 +10,23 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SHIPPED = PROJECT["tool"]["setuptools"]["data-files"]
+
+
+def test_there_is_one_version() -> None:
+    """The installed one, that of the citation, and one in the changelog with the same date."""
+    import detector
+
+    version = PROJECT["project"]["version"]
+    assert detector.__version__ == version, "install again: make .venv/.test-installed"
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == version
+    newest = re.findall(r"^## (\d\S*) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[0]
+    assert newest == (version, str(citation["date-released"]))
 
 
 def test_manual_pages_and_completion_files_are_current() -> None:
@@ -68,9 +81,10 @@ def test_every_connector_that_needs_a_library_has_an_extra() -> None:
     assert needed <= set(everything.removeprefix("detectord[").removesuffix("]").split(","))
 
 
-# `detector` on package indexes is somebody else's program. Whoever installs by these names would run it.
+# `detector` on package indexes is somebody else's program, and `detectord` is on none: anybody may register it.
+# Whoever installs by these names would run what a stranger wrote.
 STRANGER = re.compile(
-    r"""(pip3?|pipx|uv(\s+pip)?|uvx|poetry|pdm|conda)\s+(-\S+\s+)*(install|run|add)\s+(-\S+\s+)*['"]?detector(\[[\w,]*\])?(?![\w./-])"""
+    r"""(pip3?|pipx|uv(\s+pip)?|uvx|poetry|pdm|conda)\s+(-\S+\s+)*(install|run|add)\s+(-\S+\s+)*['"]?detectord?(\[[\w,]*\])?(?![\w./-])"""
     r"""|['"`]detector\[[\w,]+\]|dependencies\s*=\s*\[[^\]]*['"]detector['"\s<>=~!]"""
 )
 
@@ -88,15 +102,18 @@ def _texts() -> list[Path]:
 @pytest.mark.parametrize(
     "line",
     ["pip install detector", "pip install 'detector[all]'", "`detector[mqtt]`", "pip install -U detector",
-     'dependencies = ["detector"]'],
+     'dependencies = ["detector"]', "pip install detectord", "pip install 'detectord[ray]'",
+     "/opt/detectord/bin/pip install --upgrade detectord", "pip install detectord==0.2.0"],
 )  # fmt: skip
 def test_the_search_for_a_strangers_name_finds_it(line: str) -> None:
     assert STRANGER.search(line)
 
 
 @pytest.mark.parametrize(
-    "line", ["pip install 'detectord[all]'", "pip install detector-example", "pip install ."]
-)
+    "line",
+    ["pip install '.[all]'", "pip install detector-example", "pip install .", "apt install ./dist/detectord_*.deb",
+     "pip install 'dist/detectord-0.2.0-py3-none-any.whl[ray]'", 'pip install "$(echo dist/detectord-*.whl)[all]"'],
+)  # fmt: skip
 def test_the_search_for_a_strangers_name_spares_ours(line: str) -> None:
     assert not STRANGER.search(line)
 

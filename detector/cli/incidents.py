@@ -232,6 +232,7 @@ def print_findings(records: list[Record]) -> None:
 
 def print_incidents(records: list[Record]) -> None:
     from detector.events.model import clock
+    from detector.events.wording import extent, split_nodes
 
     if not records:
         click.echo("no incidents")
@@ -240,6 +241,7 @@ def print_incidents(records: list[Record]) -> None:
     for record in records:
         opened = record.get("opened")
         since = "" if opened is None else clock(float(opened), 0.0)
-        state, nodes = record.get("resolution") or "open", len(record.get("nodes") or ())
+        state = record.get("resolution") or "open"
+        nodes = extent(*map(len, split_nodes(record.get("nodes") or ())))
         rows.append([record["incident"], state, record["severity"], since, nodes, record["summary"]])
     print_table(["incident", "state", "severity", "opened", "nodes", "summary"], rows, "incidents")

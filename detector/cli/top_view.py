@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from detector.events.model import clock
-from detector.events.wording import duration, number
+from detector.events.wording import duration, extent, number, split_nodes
 
 Status = Mapping[str, Any]
 STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -88,14 +88,14 @@ def _learning(status: Status) -> RenderableType:
 
 def _incidents(status: Status, rows: int) -> RenderableType:
     found: Sequence[Status] = sorted(status["incidents_open"], key=lambda one: -float(one["opened"] or 0.0))
-    table = _table("incident", "severity", "since", "nodes", "what", right=("nodes",))
+    table = _table("incident", "severity", "since", "nodes", "what")
     for one in found[:rows]:
         severity = str(one["severity"])
         table.add_row(
             Text(str(one["incident"])),
             Text(f"{MARKS.get(severity, '')} {severity}", STYLES.get(severity, "")),
             Text("–" if one["opened"] is None else clock(one["opened"], status["watermark"] or 0.0)),
-            Text(str(len(one["nodes"]))),
+            Text(extent(*map(len, split_nodes(one["nodes"])))),
             Text(clean(one["summary"])),
         )
     more = f", {len(found) - rows} not shown" if len(found) > rows else ""

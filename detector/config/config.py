@@ -37,6 +37,7 @@ from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
 from detector.settings.registries import ENGINES, RUNNERS, STEPS
 from detector.settings.service import EdgeSettings, HttpSettings, StateSettings
+from detector.settings.span import by_step
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted
 
@@ -152,7 +153,7 @@ class Config(Model):
                                        document.place(()), file)])  # fmt: skip
         document, renamed = present_names(document)
         try:
-            config: Config = anchored(cls.model_validate(document.data), folder)
+            config: Config = anchored(cls.model_validate(by_step(document.data)), folder)
         except ValidationError as error:
             raise ConfigError(problems_of(error, cls, document, file)) from None
         config._path, config._document, config._renamed = file, document, renamed

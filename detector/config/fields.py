@@ -18,6 +18,7 @@ from connectors.settings.units import format_duration, format_size, parse_durati
 from detector.config.yaml_reader import plain_scalar
 from detector.settings.base import Applies, applies
 from detector.settings.budget import Budget, parse_budget
+from detector.settings.span import parse_span, parse_ticks, parse_time
 
 
 class Kind(Enum):
@@ -26,9 +27,14 @@ class Kind(Enum):
     DURATION = "duration"
     SIZE = "size"
     BUDGET = "budget"
+    STRETCH = "ticks or duration"
+    SPAN = "ticks, duration or `auto`"
 
 
-_PARSERS = {parse_duration: Kind.DURATION, parse_size: Kind.SIZE, parse_budget: Kind.BUDGET}
+_PARSERS = {
+    parse_duration: Kind.DURATION, parse_size: Kind.SIZE, parse_budget: Kind.BUDGET,
+    parse_time: Kind.STRETCH, parse_ticks: Kind.STRETCH, parse_span: Kind.SPAN,
+}  # fmt: skip
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", NoneType: "null"}
 
 

@@ -33,9 +33,11 @@ one, and `detector schema` prints a JSON Schema for completion and checks in edi
 **Strict.** An unknown key, a wrong type, a value out of range is an error that names file, line, column, key,
 value and, for a misspelt key, the nearest known one. All errors are listed at once; the exit code is 78.
 
-**Units.** A *duration* is `500ms`, `30s`, `5m`, `2h`, `7d`, `1h 30m`, or a number of seconds. A
-*size* is `64KiB`, `1MiB`, or a number of bytes. A *budget* is `1 per 30d`, `2 per week` or
-`1 per 10000 ticks`.
+**Units.** A *duration* is `500ms`, `30s`, `5m`, `2h`, `7d`, `1h 30m`, or a number of seconds. What is
+counted in the time of the stream takes ticks, `25 ticks`, as well as a duration; `align.step` converts them
+(into whole ticks, rounded up). A bare number is ticks where the default is a number of ticks, else seconds.
+A *size* is `64KiB`, `1MiB`, or a number of bytes. A *budget* is `1 per 30d`, `2 per week` or `1 per 10000
+ticks`.
 
 **Changing it.** The column *applies* says what a change means:
 

@@ -1,4 +1,4 @@
-"""Keys of version 0.1 that have another name now: read under the old one for one release."""
+"""Keys of version 0.1 that have another name now, or do nothing any more: accepted for one release."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from detector.config.yaml_reader import Document, KeyPath, Place
-from detector.settings.renamed import ANALYZERS, GROUPS, MOVED, deprecated
+from detector.settings.renamed import ANALYZERS, DROPPED, GROUPS, MOVED, deprecated, dropped
 from detector.settings.wording import dotted
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """A key that was given by its old name; ``path`` has the new one."""
+    """A key that was given by its old name, or is ignored; ``path`` has the new name, if there is one."""
 
     path: KeyPath
     message: str
@@ -30,6 +30,10 @@ def present_names(document: Document) -> tuple[Document, list[Renamed]]:
         document = _renamed(document, ("diagnosis",), old, new, found)
     for place, now in MOVED.items():
         document = _elsewhere(document, place, now, found)
+    for (group, key), keys in DROPPED.items():
+        if key in (_group(document.data, (group,)) or {}):
+            found.append(Renamed((group, key), dropped(key, keys)))
+            document = Document(_without(document.data, (group, key)), document.keys, document.values)
     return document, found
 
 

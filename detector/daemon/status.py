@@ -176,7 +176,7 @@ class Status:
         good = good and all(part["status"] in ("up", "ended") for part in sources.values())
         # A dead sink is bad, but what it should have is safe: it does not make the detector unready. Nor does
         # a source that sends what cannot be used: a restart would not help, and the others are watched.
-        limping = any(part["status"] in ("down", "failed") for part in sinks.values())
+        limping = any(part["status"] in ("paused", "down", "failed") for part in sinks.values())
         if silent := [name for name, (_, up) in daemon.worker.view.neighbours.items() if not up]:
             parts["neighbours"] = {"status": "ok", "not_heard": silent}
             limping = True

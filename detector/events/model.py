@@ -72,6 +72,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     peak: float | None = None
     probability: float | None = None
     p_value: float | None = None
+    changed: bool | None = None
     change: list[Change] = []
 
 

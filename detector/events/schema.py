@@ -51,7 +51,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "one that opened first; null: none is known to belong to it",
         "sequence": "number of this record within its incident, from 1, without gaps; null in a finding",
         "opened": "time at which the incident was opened",
-        "onset": "estimated begin of the change, pooled over the nodes",
+        "onset": "estimated begin of the change, pooled over the nodes; null: not known, for the reason in "
+        "`details.onset`",
         "onset_iso": "the same in ISO 8601, UTC",
         "onset_earliest": EARLIEST,
         "onset_latest": "upper end of the 95 % interval of the onset",
@@ -85,6 +86,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "peak": "largest node statistic since it entered",
         "probability": "that the node changed, by its own data and its neighbours; null: not known",
         "p_value": "chance of data as far from before, had the node not changed; null: not known",
+        "changed": "whether the summary counts it among the nodes that changed, also once it has recovered; "
+        "false: it possibly changed; null: not in an incident",
         "change": "how this node changed, strongest first",
     },
     "Change": {

@@ -60,6 +60,8 @@ def describe(records: Sequence[Mapping[str, Any]]) -> str:
             earliest, latest = clock(last["onset_earliest"], now), clock(last["onset_latest"], now)
             between = f"  (95 %: {earliest} to {latest})"
         lines.append(f"  began      about {_moment(last['onset'], now)}{between}")
+    elif reason := last.get("details", {}).get("onset"):
+        lines.append(f"  began      {reason}")
     if last.get("peak") is not None and last.get("threshold"):
         ratio = float(last["peak"]) / float(last["threshold"])
         lines.append(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from detector.events.model import clock, iso
 
@@ -20,6 +22,25 @@ def duration(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {name}"
     return f"{seconds:.3g} s"
+
+
+def split_nodes(nodes: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Of the nodes of a record the names of those that changed, and of those that possibly did."""
+    changed: list[str] = []
+    possibly: list[str] = []
+    for node in nodes:
+        told = node.get("changed")
+        if told is None:  # a record of version 0.1
+            told = node.get("state") != "suspected"
+        (changed if told else possibly).append(str(node["name"]))
+    return changed, possibly
+
+
+def extent(changed: int, possibly: int) -> str:
+    """``6 changed, 3 possibly``: how many nodes are in an incident."""
+    if not changed and possibly:
+        return f"{possibly:,} possibly changed"
+    return f"{changed:,} changed" + (f", {possibly:,} possibly" if possibly else "")
 
 
 def moment(time: float | None) -> str:

@@ -36,6 +36,10 @@ STARTS = (8, 25)  # samples back from which a change is tried to have begun
 ROUNDS = 2  # of dating a change and looking at it since that date
 LATEST = 100  # samples since the onset that are described
 GROWTH = 0.3  # of the nodes announced, by which their number must differ to be news
+NOT_DATED = {  # why an incident has no onset, by whether windows ever reached back to before it was noticed
+    True: "not known: no sample in the windows speaks for a change by itself",
+    False: "not known: the windows hold no sample from before it was noticed",
+}
 TURN, SURELY = 1.5, 4.0  # factor, and standard errors, by which a size must differ to be another course
 
 
@@ -80,6 +84,7 @@ class Incident(msgspec.Struct):
     description: list[Change] = []
     labels: Labels | None = None
     told: bool = True  # False: a known false alarm, of which nobody is told
+    reached: bool = False  # windows that reach back to before the opening were asked for the onset
     settled: bool = False  # the onset has left the windows: it can be known no better
     urgent: bool = False  # something happened that no rate limit may hold back
     said: Said = Said()
@@ -96,6 +101,12 @@ class Incident(msgspec.Struct):
     def changed(self) -> list[str]:
         """The nodes that changed, not only possibly."""
         return [name for name, member in self.members.items() if not member.suspected]
+
+    def counts(self, name: str) -> bool:
+        """Whether a record counts this node, a member or one that returned, among those that changed."""
+        if self.fading:
+            return name in self.named
+        return not (self.members.get(name) or self.returned[name]).suspected
 
     @property
     def fading(self) -> bool:
@@ -184,6 +195,7 @@ class Incident(msgspec.Struct):
                 series[name] = common.get(index[name], own), times
             self._date(series)
         self.settled = bool(names) and not series
+        self.reached |= bool(series)
 
     def _first_onset(
         self, evidence: Evidence, index: Mapping[str, int], nodes: NDArray[np.int32],
@@ -260,22 +272,19 @@ class Incident(msgspec.Struct):
         """What has no field of its own."""
         details: dict[str, Any] = {"beside": list(self.beside)} if self.beside else {}
         if self.onset is None:
-            details["onset"] = "not dated: no sample in the windows speaks for a change by itself"
+            details["onset"] = NOT_DATED[self.reached]
         return details
 
     def summary(self, time: float, nodes: Sequence[NodeRecord], resolution: Resolution | None,
                 merged_into: str | None) -> str:  # fmt: skip
         """One sentence: which nodes, since when, how; and how it ended."""
-        when = clock(_begin(self.onset, self.opened), time)
-        names = {**self.members, **self.returned}
-        certain = [node.name for node in nodes if not names[node.name].suspected]
-        if self.fading:
-            certain = [node.name for node in nodes if node.name in self.named]
+        since = f"{' at' if self.onset else ', noticed at'} {clock(self.begin, time)}"
+        certain = [node.name for node in nodes if node.changed]
         if not certain:
             around = nodes[0].name if nodes else "no node"
-            what = f"something changed around {around} at {when}, no single node is certain yet"
+            what = f"something changed around {around}{since}, no single node is certain yet"
         else:
-            what = f"{_count(certain)} changed at {when}"
+            what = f"{_count(certain)} changed{since}"
         how = ", ".join(change.text for change in self.description[:SAID])
         again = "now " if self.said.course is not None and self.turned and not resolution else ""
         sentence = f"{what}: {again}{how or 'too few samples yet to say how'}"
@@ -297,13 +306,15 @@ def node_state(member: Member, silent: bool, stuck: bool, recovered: bool) -> No
     return "recovered" if recovered else "suspected" if member.suspected else "alarmed"
 
 
-def node_record(name: str, member: Member, state: NodeState, statistic: float, peak: float) -> NodeRecord:
+def node_record(
+    name: str, member: Member, state: NodeState, statistic: float, peak: float, changed: bool
+) -> NodeRecord:
     begin = member.onset
     return NodeRecord(
         name=name, state=state, since=member.since, onset=begin.time if begin else None,
         onset_earliest=begin.earliest if begin else None, onset_latest=begin.latest if begin else None,
         statistic=rounded(statistic), peak=rounded(peak), probability=rounded(member.probability),
-        p_value=rounded(member.p_value), change=list(member.change),
+        p_value=rounded(member.p_value), changed=changed, change=list(member.change),
     )  # fmt: skip
 
 

@@ -131,10 +131,12 @@ class OpenIncidents:
             v, member = self.states.index[name], incident.members[name]
             silent, stuck = bool(self.states.silent[v]), bool(self.states.stuck[v])
             state = node_state(member, silent, stuck, self.recovered(v))
-            nodes.append(node_record(name, member, state, self.states.statistic[v], self.states.peak[v]))
+            statistic, peak = self.states.statistic[v], self.states.peak[v]
+            nodes.append(node_record(name, member, state, statistic, peak, incident.counts(name)))
         for name, member in incident.returned.items():
             statistic = self.states.statistic[self.states.index[name]]
-            nodes.append(node_record(name, member, "recovered", statistic, np.nan))
+            changed = incident.counts(name)
+            nodes.append(node_record(name, member, "recovered", statistic, np.nan, changed))
         record = incident.record(kind, time, nodes, by, resolution, into)
         self.records.pop(incident.id, None)  # the latest goes to the end: the first ended is forgotten first
         self.records[incident.id] = record

@@ -23,7 +23,9 @@ def need_matplotlib() -> None:
         import matplotlib.backends.backend_agg
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise ImportError("drawing needs matplotlib: run  pip install 'detectord[plot]'") from error
+        from connectors.base import install_line
+
+        raise ImportError(f"drawing needs matplotlib: run  {install_line('plot')}") from error
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from detector.events.model import is_unix
+from detector.events.wording import split_nodes
 from detector.notify.settings import NotifySettings, Route, moment
 from detector.notify.silences import Silence
 from detector.storage.records import ENDS, STATES, TOLD, Record
@@ -167,10 +168,9 @@ def _latest(memory: OrderedDict[str, Known], incident: str, known: Known) -> Kno
 
 
 def certain(content: dict[str, Any]) -> list[str]:
-    """The nodes of a record by name; those that are only suspected do not count where others are certain."""
-    nodes = content.get("nodes") or []
-    sure = [str(node["name"]) for node in nodes if node.get("state") != "suspected"]
-    return sure or [str(node["name"]) for node in nodes]
+    """Names of the nodes that changed; where none is certain, of those that possibly did."""
+    changed, possibly = split_nodes(content.get("nodes") or ())
+    return changed or possibly
 
 
 def stream_time(watermark: float | None, clock: float) -> float:

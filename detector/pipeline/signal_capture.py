@@ -21,7 +21,7 @@ from estimators.core.types import Floats32
 
 ROWS = 30  # of a block
 COMPONENTS = 4  # of a sample that are kept: its first ones
-TIER_BYTES = 12 * 2**20  # that the rows of a tier's span should have, uncompressed
+TIER_BYTES = 5 * 2**20  # that the rows of a tier's span should have, uncompressed
 SPANS = (3 * 3600.0, 7 * 86400.0)  # seconds that each tier should reach back, at least
 TICKS = (1000, 10_000)  # the same in ticks, for streams of long steps
 FINE, COARSE = range(2)

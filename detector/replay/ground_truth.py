@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +27,13 @@ class Label:
     kind: str = ""
     direction: str = ""  # up or down; empty: either
 
-    def fits(self, direction: str) -> bool:
-        """Whether an alarm of that direction may be about this event."""
+    def fits(self, direction: str, nodes: Collection[str]) -> bool:
+        """Whether an alarm of that direction at these nodes may be about this event.
+
+        It names one of the label's nodes, if there are any, and does not have the opposite direction.
+        """
+        if self.nodes and self.nodes.isdisjoint(nodes):
+            return False
         return not (self.direction and direction) or self.direction == direction
 
     def until(self, grace: float) -> float:

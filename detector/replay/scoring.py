@@ -1,7 +1,9 @@
 """Incidents against labels: what was found and how fast, beside dummies that alarm as often but know nothing.
 
-A label is found by the first incident that opens between its start and its end and fits it: an incident of a
-mean that went down does not find a label of the direction up. One that opens outside of every label is false.
+A label is found by the first incident that opens between its start and its end and fits it: an incident that
+names none of the label's nodes does not find it, nor does one of a mean that went down find a label of the
+direction up. One that finds no label is false. The dummies know neither nodes nor directions: for them the
+time is enough.
 """
 
 from __future__ import annotations
@@ -37,18 +39,21 @@ class Match:
     label: Label
     incident: ReplayedIncident | None
     delay: float
-    nodes_right: float  # share of the nodes named by the incident that the label names, too
-    nodes_found: float  # share of the label's nodes that the incident names
+    nodes_right: float  # share of the nodes that changed, says the incident, that the label names, too
+    nodes_found: float  # share of the label's nodes that changed, says the incident
+
+
+def finds(incident: ReplayedIncident, label: Label, grace: float) -> bool:
+    """Whether the incident opened within the label and fits it."""
+    within = label.start <= incident.opened <= label.until(grace)
+    return within and label.fits(incident.direction, incident.named)
 
 
 def matches(incidents: Sequence[ReplayedIncident], labels: Sequence[Label], grace: float) -> list[Match]:
     """For each label the first incident within it."""
     found = []
     for label in labels:
-        within = [
-            incident for incident in incidents
-            if label.start <= incident.opened <= label.until(grace) and label.fits(incident.direction)
-        ]  # fmt: skip
+        within = [incident for incident in incidents if finds(incident, label, grace)]
         if not within:
             found.append(Match(label, None, np.nan, np.nan, np.nan))
             continue
@@ -77,8 +82,7 @@ def compare(
 ) -> list[Score]:
     """The detector, random alarms and periodic alarms, each as many, between ``begin`` and ``end``."""
     opened = np.array([incident.opened for incident in incidents])
-    ways = [incident.direction for incident in incidents]
-    scores = [_score("detector", [opened], labels, grace, ways)]
+    scores = [_score("detector", [opened], labels, grace, incidents)]
     if len(opened) and end > begin:
         rng = np.random.default_rng(seed)
         random: list[Floats] = [rng.uniform(begin, end, len(opened)) for _ in range(DRAWS)]
@@ -91,17 +95,18 @@ def compare(
 
 
 def _score(
-    name: str, runs: Sequence[Floats], labels: Sequence[Label], grace: float, ways: Sequence[str] = ()
-) -> Score:
-    """``ways``: the direction of each alarm, where it has one; one of the other direction is not found."""
+    name: str, runs: Sequence[Floats], labels: Sequence[Label], grace: float,
+    incidents: Sequence[ReplayedIncident] = (),
+) -> Score:  # fmt: skip
+    """``incidents``: those of the alarms, which must fit; without them the time alone counts."""
     recalls, delays, false, precisions = [], [], [], []
     for alarms in runs:
         inside = np.zeros(len(alarms), np.bool_)
         hit = 0
         for label in labels:
             within = (alarms >= label.start) & (alarms <= label.until(grace))
-            if ways:
-                within &= np.array([label.fits(way) for way in ways], np.bool_)
+            if incidents:
+                within &= np.array([finds(incident, label, grace) for incident in incidents], np.bool_)
             inside |= within
             if within.any():
                 hit += 1

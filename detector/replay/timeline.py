@@ -30,12 +30,18 @@ class ReplayedIncident:
     onset: float | None
     ended: float | None
     severity: str
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # that changed
     summary: str
     resolution: str = ""
     peak: float | None = None
     direction: str = ""  # up or down, where a mean moved
+    possibly: tuple[str, ...] = ()  # nodes that possibly changed
     findings: list[Event] = field(default_factory=list)  # of the analyzers
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The nodes that changed; while none is certain, those that possibly did."""
+        return self.nodes or self.possibly
 
 
 @dataclass
@@ -97,7 +103,9 @@ class ReplayTimeline:
             )
             self.incidents[event.incident] = known
         known.onset, known.severity, known.summary = event.onset, event.severity, event.summary
-        known.nodes, known.peak = tuple(node.name for node in event.nodes), event.peak
+        known.nodes = tuple(node.name for node in event.nodes if node.changed)
+        known.possibly = tuple(node.name for node in event.nodes if not node.changed)
+        known.peak = event.peak
         for change in event.description[:1]:
             if change.kind == "mean" and change.effect:
                 known.direction = "up" if change.effect > 0.0 else "down"

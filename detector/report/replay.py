@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from detector.events.model import is_unix
-from detector.events.wording import duration, number, when
+from detector.events.wording import duration, extent, number, when
 from detector.pipeline.pipeline import Pipeline
 from detector.replay.ground_truth import Label
-from detector.replay.scoring import compare, matches
+from detector.replay.scoring import compare, finds, matches
 from detector.replay.timeline import ReplayedIncident, ReplayTimeline
 from detector.report.figures import NetworkFigure
 from detector.report.html import Charts, Facts, Table, plain
@@ -40,11 +40,8 @@ def summary(track: ReplayTimeline, incidents: list[ReplayedIncident]) -> Facts:
 
 
 def true_ones(incidents: list[ReplayedIncident], labels: Sequence[Label], grace: float) -> set[str]:
-    return {
-        incident.id
-        for incident in incidents
-        if any(label.start <= incident.opened <= label.until(grace) for label in labels)
-    }
+    """The incidents that find a label."""
+    return {incident.id for incident in incidents if any(finds(incident, label, grace) for label in labels)}
 
 
 def against(
@@ -79,11 +76,13 @@ def against(
         "median delay",
         "false",
         f"false per {duration(period)}",
-        "alarms in labels",
+        "alarms that find labels",
     ]
     note = (
         f"{len(labels)} labels in the time watched ({given - len(labels)} before it). Random and even "
         "alarms are as many as the detector's, over 300 draws: what is not better than they are is luck. "
+        "An incident finds a label only if it names one of its nodes and does not have the opposite "
+        "direction; for the others the time is enough. "
         f"A label without an end counts as found within {duration(grace)}."
     )
     found = [
@@ -114,9 +113,9 @@ def incident_table(incidents: list[ReplayedIncident], true_ones: set[str], label
             incident.severity,
             incident.resolution or "open",
             duration(incident.ended - incident.opened) if incident.ended is not None else "–",
-            f"{len(incident.nodes)}",
+            extent(len(incident.nodes), len(incident.possibly)),
             incident.summary,
-            *([("in a label" if incident.id in true_ones else "not labelled")] if labelled else []),
+            *([("found a label" if incident.id in true_ones else "no label")] if labelled else []),
         ]
         for incident in shown
     ]
@@ -171,7 +170,9 @@ def strongest(
         x = [float(t) for t in course["times"]]
         last = x[-1]
         spans = [
-            [s.opened, s.ended if s.ended is not None else last, "now"] for s in incidents if name in s.nodes
+            [s.opened, s.ended if s.ended is not None else last, "now"]
+            for s in incidents
+            if name in (*s.nodes, *s.possibly)
         ]
         spans += [[o.start, o.until(grace), "before"] for o in labels if not o.nodes or name in o.nodes]
         common: dict[str, Any] = {"time": is_unix(x[0]), "x": x, "spans": spans}

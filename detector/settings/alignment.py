@@ -8,6 +8,7 @@ from pydantic import ValidationInfo, field_validator
 
 from connectors.settings.units import Duration
 from detector.settings.base import Group, setting
+from detector.settings.span import Time
 
 MAX_TIME = 1e11  # seconds either side of 1970, the year 5138: tick numbers stay far inside int64
 
@@ -30,7 +31,7 @@ class AlignSettings(Group):
         ge=-MAX_TIME,
         le=MAX_TIME,
     )
-    lateness: Duration | None = setting(
+    lateness: Time | None = setting(
         None,
         "How long a tick waits for late samples; null: 2 steps.",
         applies="now",
@@ -43,22 +44,22 @@ class AlignSettings(Group):
         "source has a minute to connect first.",
         applies="now",
     )
-    max_skew: Duration | None = setting(
+    max_skew: Time | None = setting(
         None,
         "How far a source or partition may be behind the others, by the time of its samples, and is still "
         "waited for; null: 60 steps.",
         applies="now",
     )
-    max_gap: Duration | None = setting(
+    max_gap: Time | None = setting(
         None,
         "A pause of a node longer than this restarts its windows, so that values before and after "
         "are not mixed; null: 60 steps.",
         applies="now",
     )
-    silent_after: Duration | None = setting(
+    silent_after: Time | None = setting(
         None, "A node without samples for this long counts as silent; null: 60 steps.", applies="now"
     )
-    max_ahead: Duration | None = setting(
+    max_ahead: Time | None = setting(
         None,
         "Timestamps further ahead of the stream are accepted only when confirmed; null: an hour, but at "
         "least 100 steps.",

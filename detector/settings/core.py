@@ -15,6 +15,7 @@ from detector.settings.diagnosis import CaseSettings
 from detector.settings.estimator import EngineSettings, EstimatorSettings
 from detector.settings.incidents import IncidentSettings
 from detector.settings.preprocessing import PreprocessSettings
+from detector.settings.span import by_step
 from detector.settings.windows import WindowSettings
 from detector.settings.wording import dotted, joined, nearest, worded
 
@@ -45,17 +46,21 @@ class Settings(Group):
     def of(cls, **groups: Any) -> Settings:
         """Groups as mappings or as settings objects; ValueError names everything that is wrong."""
         try:
-            return cls.model_validate(_plain(_present_names(groups)))
+            return cls.model_validate(by_step(_plain(_present_names(groups))))
         except ValidationError as error:
             raise ValueError(_all_wrong(error)) from None
 
 
 def _present_names(groups: dict[str, Any]) -> dict[str, Any]:
-    """Groups that may be given by the names they had in version 0.1."""
+    """With the groups that were given by their names of version 0.1, and without keys that are ignored."""
     for old, new in renamed.GROUPS.items():
         if old in groups and new not in groups:
             warnings.warn(renamed.deprecated(old, new), FutureWarning, stacklevel=4)
             groups = {new if name == old else name: group for name, group in groups.items()}
+    for (group, key), now in renamed.DROPPED.items():
+        if isinstance(given := groups.get(group), dict) and key in given:
+            warnings.warn(renamed.dropped(key, now), FutureWarning, stacklevel=4)
+            groups = {**groups, group: {name: value for name, value in given.items() if name != key}}
     return groups
 
 

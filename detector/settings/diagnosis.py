@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from connectors.settings.units import Duration, Size
 from detector.settings.base import Group as Model
+from detector.settings.span import Ticks
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
@@ -18,7 +19,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 class CaseSettings(Model):
     """When the pipeline takes case files: the part that decides what a replay finds."""
 
-    early: int = Field(
+    early: Ticks = Field(
         default=10, description="Ticks after the opening at which the early case file is taken.", ge=1
     )
     settle: int = Field(
@@ -65,7 +66,7 @@ class DiagnosisSettings(CaseSettings):
 
     keep: int = Field(default=1000, description="Number of case files kept for unlabelled incidents.", ge=1)
     keep_size: Size = Field(
-        default=12 * 2**20, description="Largest total size of case files of unlabelled incidents.", ge=2**20
+        default=6 * 2**20, description="Largest total size of case files of unlabelled incidents.", ge=2**20
     )
     keep_labelled_size: Size = Field(
         default=12 * 2**20, description="Largest total size of case files of labelled incidents.", ge=2**20

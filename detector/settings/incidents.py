@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from detector.events.model import Severity
 from detector.settings.base import Group, setting
-from detector.settings.span import AUTO, Span
+from detector.settings.span import AUTO, Span, Ticks, seconds
 from detector.settings.windows import WindowSettings
 
 HOLD = 4  # times all windows, after which a change that stays is the new normal
@@ -24,20 +24,20 @@ class IncidentSettings(Group):
         applies="now",
         ge=1,
     )
-    confirm: int = setting(
+    confirm: Ticks = setting(
         1,
         "Ticks for which a node must stay above its threshold before it opens an incident.",
         applies="now",
         ge=1,
     )
-    join_after: int = setting(
+    join_after: Ticks = setting(
         1,
         "Ticks for which a node must be classified as a member before it joins an incident.",
         applies="now",
         ge=1,
     )
     # Calibration counts what lies closer together as one false incident: the promise rests on it.
-    clear_after: int = setting(
+    clear_after: Ticks = setting(
         25, "Ticks for which all nodes must be calm before an incident is cleared.", applies="relearn", ge=1
     )
     cool_down: Span = setting(
@@ -82,6 +82,13 @@ class IncidentSettings(Group):
     critical_size: float = setting(
         10.0, "Severity is critical from this size on, as warning_size.", applies="now", gt=0
     )
+
+    @field_validator("hold_for")
+    @classmethod
+    def _held_for_some_time(cls, value: float | str | None) -> float | str | None:
+        if value not in (None, AUTO) and seconds(value, 1.0) == 0.0:
+            raise ValueError("must be more than 0: an incident would end as soon as it opens; null: never")
+        return value
 
     @model_validator(mode="after")
     def _critical_is_more(self) -> IncidentSettings:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from connectors.registry import PluginError
-from connectors.settings.units import Duration
 from detector.settings.base import Group, setting
 from detector.settings.registries import STEPS
+from detector.settings.span import Time
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -39,7 +39,7 @@ class PreprocessSettings(Group):
     or whitened values, so that neither hides a lasting change of level.
     """
 
-    seasonal: Duration | None = setting(
+    seasonal: Time | None = setting(
         None,
         "Period of a seasonal profile that is learnt and subtracted, for example 24h; null: none.",
         applies="relearn",

@@ -18,6 +18,7 @@ from connectors.settings.secrets import FilePath, Secret, WithSecrets
 from connectors.settings.units import Duration, Size
 from detector.settings.base import setting
 from detector.settings.diagnosis import Name
+from detector.settings.span import Ticks
 
 DEFAULT_PORT = 9178
 LEAST_KEY = 16  # bytes of the key that boxes of one network share
@@ -42,7 +43,7 @@ class StateSettings(Settings):
         default=300.0, description="Time between snapshots; a restart replays what came after.", gt=0
     )
     journal_max: Size = Field(
-        default=16 * 2**20,
+        default=6 * 2**20,
         description="A journal of this size, or of twice the size of a snapshot, forces a snapshot.",
         ge=65536,
     )
@@ -50,15 +51,15 @@ class StateSettings(Settings):
         default=10_000, description="Records kept for listing, besides those of labelled incidents.", ge=100
     )
     history_size: Size = Field(
-        default=12 * 2**20, description="Largest total size of these records.", ge=2**20
+        default=8 * 2**20, description="Largest total size of these records.", ge=2**20
     )
     labelled_size: Size = Field(
-        default=8 * 2**20,
+        default=4 * 2**20,
         description="Largest total size of the records of labelled incidents, and of the labels themselves.",
         ge=2**20,
     )
     signals_size: Size = Field(
-        default=24 * 2**20,
+        default=10 * 2**20,
         description="Largest total size of the stored signals of nodes, for the pages of nodes and "
         "incidents; half as much is kept besides of the signals of incidents.",
         ge=2**20,
@@ -76,7 +77,7 @@ class StateSettings(Settings):
         default=10_000, description="Largest number of undelivered records per sink.", ge=1, le=1_000_000
     )
     outbox_size: Size = Field(
-        default=16 * 2**20, description="Largest total size of undelivered records per sink.", ge=65536
+        default=8 * 2**20, description="Largest total size of undelivered records per sink.", ge=65536
     )
     outbox_full: Literal["drop_oldest", "drop_newest"] = Field(
         default="drop_oldest", description="Which records a full outbox drops; every drop is counted."
@@ -90,7 +91,7 @@ class StateSettings(Settings):
         le=100,
     )
     set_aside_size: Size = Field(
-        default=4 * 2**20,
+        default=2 * 2**20,
         description="Largest total size of records set aside per sink; the oldest are deleted and counted "
         "as dropped.",
         ge=65536,
@@ -263,7 +264,7 @@ class EdgeSettings(WithSecrets):
         "box finds its own, for the others to take.",
         applies="restart",
     )
-    patience: int = setting(
+    patience: Ticks = setting(
         5,
         "Ticks for which the last known parameters of a neighbour are used; then its nodes are taken to be "
         "quiet until it is heard again.",

@@ -16,7 +16,7 @@ from detector.storage.backup import copies
 from detector.storage.console import incident_signals, remarks, signals
 from detector.storage.database import FILE
 
-SLACK = 4 * 2**20  # bytes of free pages that may stay: the next journal and snapshot use them
+SLACK = 8 * 2**20  # bytes of free pages that may stay: the next journal and snapshot use them
 STEP = 4 * 2**20  # bytes given back to the disk at one time
 PARTS = {
     "journal": "SELECT sum(length(body)) FROM journal",
@@ -38,13 +38,13 @@ class Bounds:
     """How much of each kind is kept. What people labelled has bounds of its own."""
 
     records: int = 10_000
-    record_bytes: int = 12 * 2**20
-    labelled_bytes: int = 8 * 2**20  # records of labelled incidents; and, once more, the labels
+    record_bytes: int = 8 * 2**20
+    labelled_bytes: int = 4 * 2**20  # records of labelled incidents; and, once more, the labels
     cases: int = 1000
-    case_bytes: int = 12 * 2**20
+    case_bytes: int = 6 * 2**20
     labelled_case_bytes: int = 12 * 2**20
-    set_aside_bytes: int = 4 * 2**20  # of each sink
-    signal_bytes: int = 24 * 2**20  # of nodes; and half of it, once more, of incidents
+    set_aside_bytes: int = 2 * 2**20  # of each sink
+    signal_bytes: int = 10 * 2**20  # of nodes; and half of it, once more, of incidents
 
     @classmethod
     def of(cls, state: StateSettings, diagnosis: DiagnosisSettings) -> Bounds:
@@ -70,11 +70,10 @@ def prune(connection: sqlite3.Connection, bounds: Bounds) -> int:
 
 def shrink(connection: sqlite3.Connection) -> None:
     """Move the write-ahead log into the database, and give back free pages beyond the slack, in steps."""
-    size, pages, free = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_size", "page_count", "freelist_count")
+    size, free = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "freelist_count")
     )
-    spare = free - max(pages // 4, SLACK // size)
+    spare = free - SLACK // size
     if spare > 0:
         # As a script: a statement without columns would be taken one step, which is one page.
         connection.executescript(f"PRAGMA incremental_vacuum({min(spare, STEP // size)})")

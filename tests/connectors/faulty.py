@@ -156,6 +156,7 @@ class Scripted(Trouble):
     pad = 0
     refused = "i7-2"
     poison = "i9-1"
+    limited = "i3-1"  # the limit is always reached when this one comes
 
     async def start(self) -> None:
         self.port, self.got, self.answers = servers.free_port(), [], []  # type: list[str], list[int]
@@ -187,6 +188,8 @@ class Scripted(Trouble):
             return self.rng.choice((429, 503)), {"Retry-After": "1"}
         if self.refused in ids:
             return 422, {}
+        if self.limited in ids:
+            return self.rng.choice((429, 503)), {"Retry-After": "0"}
         if self.poison in ids:
             return 500, {}
         return (502 if self.rng.random() < 0.15 else 200), {}

@@ -12,7 +12,7 @@ from connectors import SINKS
 from tests.connectors.delivering import assert_in_order, deliver, record, repeats
 from tests.connectors.faulty import TROUBLES, Scripted
 
-COUNT, TRIES = 200, 8  # so many that chance does not set a record aside
+COUNT, TRIES = 200, 6  # so many that chance does not set a record aside
 
 
 def test_every_sink_has_its_trouble() -> None:
@@ -34,7 +34,7 @@ def test_all_records_arrive_in_order_and_hardly_any_twice(name: str, running: An
                 records[100] = record(100, pad=trouble.pad)
                 never = {records[100].id}
             elif isinstance(trouble, Scripted):
-                never = {trouble.refused, trouble.poison}
+                never = {trouble.refused, trouble.poison, trouble.limited}
             sink = trouble.rig.make(trouble.config())
             course = await deliver(sink, records, trouble.patience, TRIES)
             wanted = [one.id for one in records if one.id not in never]
@@ -50,11 +50,13 @@ def test_all_records_arrive_in_order_and_hardly_any_twice(name: str, running: An
         assert course.outcome("set_aside") == len(course.set_aside)
         failures = course.outcome("failed")
         assert failures > 0
-        assert_in_order(got)
-        if name == "alertmanager":  # it hears of the latest record of each incident only
+        if (
+            name == "alertmanager"
+        ):  # it hears of the latest record of each incident; of an earlier one by retries
             latest = {one.incident: one.id for one in records if one.id not in never}
-            assert set(latest.values()) <= set(got)
+            assert {id.rpartition("-")[0]: id for id in got} == latest
         else:
+            assert_in_order(got)
             assert set(got) == set(wanted)
             assert repeats(got) <= failures
 

@@ -117,7 +117,8 @@ def _record(trial: Trial) -> dict[str, object]:
         "report": str(trial.report), "config": str(trial.config),
         "incidents": [
             {"incident": one.id, "opened": one.opened, "onset": one.onset, "ended": one.ended,
-             "severity": one.severity, "nodes": list(one.nodes), "summary": one.summary}
+             "severity": one.severity, "nodes": list(one.nodes), "possibly": list(one.possibly),
+             "summary": one.summary}
             for one in trial.incidents
         ],
         "assumed": [list(pair) for pair in trial.assumed],

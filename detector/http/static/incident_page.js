@@ -8,7 +8,7 @@ import { neighbourhood, subframe } from "./neighbourhood.js";
 import { NetworkMap } from "./map.js";
 import { nodePath } from "./router.js";
 import { ENDS, SEVERITY } from "./incidents.js";
-import { byId, clock, duration, element, fillList, number, plural } from "./words.js";
+import { byId, clock, duration, element, extent, fillList, number } from "./words.js";
 
 const EVERY_MS = 5000;
 const EVENTS = { "incident.opened": "opened", "incident.updated": "updated", "incident.resolved": "resolved", "incident.labelled": "labelled", "incident.analyzed": "finding" };
@@ -105,11 +105,15 @@ export class IncidentPage {
     badge.textContent = `${SEVERITY[record.severity] ?? record.severity} · ${open ? "open" : (ENDS[record.resolution] ?? record.resolution)}`;
     const end = record.resolution ? record.time : null;
     fillList(byId("incident-facts"), [
+<<<<<<< HEAD
+      ["began", record.onset === null ? (record.details.onset ?? "–") : `about ${clock(record.onset, true)}`],
+=======
       ["change began", record.onset === null ? "–" : `about ${clock(record.onset, true)}`],
+>>>>>>> console
       ["opened", clock(record.opened, true)],
       [open ? "open for" : "ended", open ? duration(this.page.frame?.watermark - record.opened) : `${clock(end, true)}, after ${duration(end - (record.onset ?? record.opened))}`],
       ["peak", `${number(record.peak)} (threshold ${number(record.threshold)})`],
-      ["nodes", plural(record.nodes.length, "node")],
+      ["nodes", extent(record.nodes)],
       ["id", record.incident],
     ]);
     byId("incident-changes").replaceChildren(...record.description.map((change) => element("li", { textContent: change.text })));

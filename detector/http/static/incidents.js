@@ -5,7 +5,7 @@ import { findingList } from "./findings.js";
 import { labelWords } from "./label.js";
 import { incidentPath, nodePath } from "./router.js";
 import { Timeline } from "./timeline.js";
-import { byId, clock, element, number, plural } from "./words.js";
+import { byId, clock, element, extent, number, splitNodes } from "./words.js";
 
 const NAMED = 12;
 const KEPT = 60;
@@ -118,9 +118,10 @@ export class Incidents {
     if (record.description.length) {
       parts.push(element("ul", { class: "changes" }, ...record.description.slice(0, 5).map((change) => element("li", { textContent: change.text }))));
     }
-    const chips = record.nodes.slice(0, NAMED).map((node) => element("a", { class: "chip", href: nodePath(node.name), textContent: node.name, title: `${node.name}: ${node.state}` }));
+    const { changed, possibly } = splitNodes(record.nodes);
+    const chips = [...changed, ...possibly].slice(0, NAMED).map((node) => element("a", { class: "chip", href: nodePath(node.name), textContent: node.name, title: `${node.name}: ${node.state}` }));
     const left = record.nodes.length - NAMED;
-    parts.push(element("p", { class: "chips" }, `${plural(record.nodes.length, "node")}: `, ...chips, left > 0 ? `and ${left} more` : ""));
+    parts.push(element("p", { class: "chips" }, `${extent(record.nodes)}: `, ...chips, left > 0 ? `and ${left} more` : ""));
     const labels = record.labels;
     if (labels) {
       parts.push(element("p", { class: "said", textContent: `Labelled: ${labelWords(labels)}` }));

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { fieldOf, valuesOf } from "./form.js";
-import { clock, element } from "./words.js";
+import { clock, element, splitNodes } from "./words.js";
 
 const OFFERED = 50; // nodes to choose from; others by the command line
 let schema = null;
@@ -54,8 +54,8 @@ export class LabelForm {
     this.told = told;
     await loadLabel();
     const nodes = record.nodes.slice(0, OFFERED);
-    const certain = nodes.filter((node) => node.state !== "suspected");
-    this.fields = labelFields(record.labels ?? {}, nodes.map((node) => node.name), (certain.length ? certain : nodes).map((node) => node.name));
+    const { changed } = splitNodes(nodes);
+    this.fields = labelFields(record.labels ?? {}, nodes.map((node) => node.name), (changed.length ? changed : nodes).map((node) => node.name));
     this.error = element("p", { class: "trouble", role: "alert", hidden: true });
     const saved = record.labels ? `Labelled ${clock(record.labels.time, true)}: ${labelWords(record.labels)}` : "Not labelled yet.";
     this.form.replaceChildren(element("p", { class: "said", textContent: saved }), ...this.fields.flatMap((field) => fieldOf(field, "label")),

@@ -59,6 +59,19 @@ export function plural(count, word) {
   return `${count.toLocaleString("en-GB")} ${word}${count === 1 ? "" : "s"}`;
 }
 
+// Of the nodes of a record those that changed, and those that possibly did; as detector/events/wording.py.
+export function splitNodes(nodes) {
+  const changed = nodes.filter((node) => node.changed ?? node.state !== "suspected");
+  return { changed, possibly: nodes.filter((node) => !changed.includes(node)) };
+}
+
+// "6 nodes changed, 3 possibly"
+export function extent(nodes) {
+  const { changed, possibly } = splitNodes(nodes);
+  if (!changed.length && possibly.length) return `${plural(possibly.length, "node")} possibly changed`;
+  return `${plural(changed.length, "node")} changed${possibly.length ? `, ${possibly.length.toLocaleString("en-GB")} possibly` : ""}`;
+}
+
 // Fills a <dl> in place, so that nothing flickers.
 export function fillList(list, pairs) {
   while (list.children.length > pairs.length * (list.dataset.flat ? 2 : 1)) list.lastChild.remove();

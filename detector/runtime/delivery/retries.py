@@ -4,6 +4,9 @@ A receiver that is dead takes nothing; that is no record's fault, and none is gi
 fails again and again while others are taken is at fault itself: it rests, longer each time, and after some
 tries it is set aside. The records of its incident wait for it, so that their order stays; no others do. Where
 nothing else waits, the next of its incident goes right behind it: if that is taken, the receiver lives.
+
+A receiver that asks for a pause limits its rate, which is no record's fault either, until it has done so
+several times in a row; from then on a pause counts as a failure of the record that went.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from connectors.base import ConnectorError, Sink, backoff
+from connectors.base import BACKOFF_FIRST_S, ConnectorError, Sink, backoff
 from detector.runtime.delivery.outbox import Outbox
 from detector.runtime.delivery.retries import Retries
 from detector.runtime.metrics import Metrics
@@ -21,8 +21,9 @@ from detector.storage.records import Record
 
 log = logging.getLogger("detector.sink")
 BATCH = 100  # records of one write
+PAUSES = 4  # one after the other, after which the record that goes next may be the reason
 
-Status = Literal["idle", "up", "down", "failed"]
+Status = Literal["idle", "up", "paused", "down", "failed"]
 Delivered = Callable[[str, Sequence[str]], None]  # sink, ids: need not be sent again
 SetAside = Callable[[str, Record, int, str], None]  # sink, record, its tries, the last error
 
@@ -47,6 +48,7 @@ class SinkTask:
         self._alone = 0  # so many records go one by one
         self._behind: Record | None = None  # the one behind this goes next
         self._failures = 0  # one after the other, without a record that was taken
+        self._pauses = 0  # the same, for which the receiver asked
         self._rng = random.Random()
         self._task: asyncio.Task[None] | None = None
         metrics.add_sink(name)
@@ -130,7 +132,7 @@ class SinkTask:
         suspect = self._retries.trial(record)
         self._retries.took(record)
         self._alone = max(0, self._alone - 1)
-        self._failures = 0
+        self._failures = self._pauses = 0
         self.status, self.error = "up", None
         self._metrics.set("sink_up", 1, sink=self.name)
         self._settled("delivered")
@@ -148,10 +150,7 @@ class SinkTask:
         """Seconds to wait after it."""
         self.error = str(error)
         if error.after is not None:
-            self._metrics.count("deliveries_total", sink=self.name, outcome="paused")
-            log.info("sink %s: %s; waiting %.3g s, as it asks", self.name, error, error.after,
-                     extra={"repeat": f"pause {self.name}"})  # fmt: skip
-            return error.after
+            return self._paused(records, error, max(BACKOFF_FIRST_S, error.after))
         self.status = "down"
         self._metrics.set("sink_up", 0, sink=self.name)
         self._metrics.count("deliveries_total", sink=self.name, outcome="failed")
@@ -166,6 +165,16 @@ class SinkTask:
             return 0.0
         self._failures += 1
         return 0.0 if self._behind is not None else backoff(self._failures - 1, self._rng)
+
+    def _paused(self, records: Sequence[Record], error: ConnectorError, pause: float) -> float:
+        """Reaching a limit is no record's fault, unless it is the same record that reaches it every time."""
+        self.status, self.error = "paused", f"{error}; paused for {pause:g} s, as it asks"
+        self._metrics.count("deliveries_total", sink=self.name, outcome="paused")
+        log.info("sink %s: %s", self.name, self.error, extra={"repeat": f"pause {self.name}"})
+        self._pauses += 1
+        if self._pauses >= PAUSES or any(self._retries.trial(record) for record in records):
+            self._blame(records, error)
+        return pause
 
     def _blame(self, records: Sequence[Record], error: ConnectorError) -> None:
         """Find out which record it is that is not taken."""

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from detector.events.wording import split_nodes
 from detector.pipeline.signal_capture import FINE, Block
 from detector.storage import records
 from detector.storage.arrays import Unreadable
@@ -34,11 +35,10 @@ def span(record: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def members(record: Mapping[str, Any]) -> list[str]:
-    """Those that are certain first, each by its largest statistic."""
-    nodes = sorted(
-        record.get("nodes", []), key=lambda node: (node["state"] == "suspected", -(node.get("peak") or 0.0))
-    )
-    return [str(node["name"]) for node in nodes[:NODES]]
+    """Those that changed first, each by its largest statistic."""
+    nodes = sorted(record.get("nodes", []), key=lambda node: -(node.get("peak") or 0.0))
+    changed, possibly = split_nodes(nodes)
+    return [*changed, *possibly][:NODES]
 
 
 def latest(stored: list[records.Record]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What people did and said at the console: comments on incidents, and the audit trail. Bounded by number."""
+"""What people did and said at the console: comments on incidents, and the audit trail. Both are bounded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 COMMENTS, AUDIT = 10_000, 10_000  # kept
+SIZE = 2**20  # bytes of each that are kept
 
 
 class Comment(msgspec.Struct, frozen=True):
@@ -83,7 +84,10 @@ def prune(connection: sqlite3.Connection) -> None:
     """Forget the oldest beyond the bounds."""
     for table, kept in (("comment", COMMENTS), ("audit", AUDIT)):
         connection.execute(
-            f"DELETE FROM {table} WHERE number <= (SELECT ifnull(max(number), 0) FROM {table}) - ?", (kept,)
+            f"DELETE FROM {table} WHERE number IN (SELECT number FROM (SELECT number, "
+            "row_number() OVER newest AS place, sum(length(body)) OVER newest AS total "
+            f"FROM {table} WINDOW newest AS (ORDER BY number DESC)) WHERE place > ? OR total > ?)",
+            (kept, SIZE),
         )
 
 

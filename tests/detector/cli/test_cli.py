@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 
 import connectors
 from detector.cli.client import incident_path
+from detector.cli.incidents import print_incidents
 from detector.cli.main import cli
 from detector.cli.notify.send_test_alert import made_up_incident
 from detector.storage.records import Record
@@ -197,7 +198,7 @@ def test_check_names_the_line_that_installs_a_missing_library(
     for module in connectors.source("mqtt").modules:
         monkeypatch.setitem(sys.modules, module, None)
     said = error_of(run("check", "--config", "mqtt.yaml", code=69))
-    assert re.search(r"mqtt.yaml:\d+:\d+: sources.my-mqtt.type: .*pip install 'detectord\[mqtt\]'", said)
+    assert re.search(r"mqtt.yaml:\d+:\d+: sources.my-mqtt.type: .*pip install 'paho-mqtt<3,>=2.1'", said)
 
 
 def test_check_names_what_a_cluster_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +207,7 @@ def test_check_names_what_a_cluster_needs(folder: Path, monkeypatch: pytest.Monk
     (folder / "config.yaml").write_text(CONFIG + "engine: {type: ray}\n")
     monkeypatch.setitem(sys.modules, "ray", None)
     said = error_of(run("check", code=69))
-    assert re.search(r"engine.type: ray is not installed: run  pip install 'detectord\[ray\]'", said)
+    assert re.search(r"engine.type: ray is not installed: run  pip install 'ray<\d+,>=[\d.]+'", said)
 
 
 def test_check_tries_the_connectors(folder: Path) -> None:
@@ -501,6 +502,14 @@ def test_incidents_are_listed_and_answered(daemon: type[Answers]) -> None:
     ]
     assert "at least one of" in run("incidents", "label", INCIDENT, code=2).stderr
     assert error_of(run("incidents", "show", "absent", code=1)) == "detector: there is no such incident"
+
+
+def test_a_list_counts_nodes_as_the_summary_does(capsys: pytest.CaptureFixture[str]) -> None:
+    record = made_up_incident(1.7e9)[0]
+    record["nodes"] = [{"name": "a", "state": "recovered", "changed": True}]
+    record["nodes"] += [{"name": name, "state": "suspected", "changed": False} for name in "bc"]
+    print_incidents([record])
+    assert "1 changed, 2 possibly" in capsys.readouterr().out
 
 
 def test_ids_are_no_paths(daemon: type[Answers]) -> None:

@@ -52,6 +52,14 @@ def test_a_frame_has_what_matters() -> None:
         assert words in text, words
 
 
+def test_nodes_are_counted_as_the_summary_counts_them() -> None:
+    members = [{"name": f"n{v}", "state": "alarmed", "changed": True} for v in range(6)]
+    members += [{"name": f"m{v}", "state": "suspected", "changed": False} for v in range(3)]
+    given = status()
+    given["incidents_open"][0]["nodes"] = members
+    assert "6 changed, 3 possibly" in shown(given)
+
+
 def test_names_cannot_paint_or_command_the_terminal() -> None:
     text = shown(status())
     assert "\x1b" not in text

@@ -14,6 +14,7 @@ from detector.config.config import Config, ConfigError
 from detector.diagnosis.registry import ANALYZERS, find_action, load, settings_of
 from detector.network.network import Network
 from detector.runtime.metrics import Metrics
+from detector.settings.core import Settings
 from detector.settings.renamed import ANALYZERS as RENAMED
 from detector.settings.renamed import METRICS
 
@@ -40,6 +41,23 @@ def test_old_keys_are_read_with_a_warning_each() -> None:
             ("8:3", "diagnosis.triage", "verdict", "triage"),
         )
     ]
+
+
+def test_keys_of_severity_are_ignored_with_a_warning_each() -> None:
+    """A count of nodes and a multiple of a threshold have become shares and sizes: no value carries over."""
+    old = "incidents: {warning_nodes: 3, critical_nodes: 9, warning_excess: 2, critical_excess: 5, keep: 2}"
+    config = Config.parse(HEAD + old)
+    assert config.incidents == Config.parse(HEAD + "incidents: {keep: 2}").incidents
+    assert [str(doubt) for doubt in config.doubts()] == [
+        f"configuration:4:{column}: incidents.{level}_{by}: {level}_{by} is ignored: {level}_share and "
+        f"{level}_size are used instead; it is refused from version 0.3 on"
+        for level, by, column in (
+            ("warning", "nodes", 13), ("warning", "excess", 50), ("critical", "nodes", 31),
+            ("critical", "excess", 69),
+        )
+    ]  # fmt: skip
+    with pytest.warns(FutureWarning, match="critical_nodes is ignored: critical_share and critical_size"):
+        assert Settings.of(incidents={"critical_nodes": 3}) == Settings()
 
 
 def test_the_exchange_is_read_where_it_was() -> None:

@@ -56,6 +56,11 @@ def test_a_story_says_why() -> None:
     assert len(told.split("history\n")[1].splitlines()) == 2
 
 
+def test_a_story_says_why_no_begin_is_known() -> None:
+    told = describe([incident(onset=None, details={"onset": "not known: too few samples"})])
+    assert "began      not known: too few samples" in told
+
+
 def test_findings_are_told_beside_the_state() -> None:
     finding = incident(id="f", event="incident.analyzed", summary="it grows", sequence=None, nodes=[],
                        details={"kind": "trend", "stage": "settled"})  # fmt: skip

@@ -62,6 +62,7 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     until(browser, f'document.querySelector("{card}") !== null')
     until(browser, "document.getElementById('alerted').textContent.startsWith('New incident')")
     until(browser, "document.title.startsWith('(1)')")
+    until(browser, f'/^\\d nodes? changed/.test(document.querySelector("{card} .chips").textContent)')
     chip = next(one for one in browser.find_elements("css selector", f"{card} .chips a") if one.text)
     assert chip.text in NODES
     browser.execute_script("arguments[0].click()", chip)
@@ -83,6 +84,7 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
         browser,
         "document.querySelectorAll('#incident-statistic canvas, #incident-signals canvas').length >= 2",
     )
+    assert " changed" in text(browser, "#incident-facts")
     browser.refresh()  # the address alone leads here, too
     until(browser, "document.querySelectorAll('#incident-signals canvas').length >= 1")
     assert text(browser, "#incident-state") == "▲ critical · open" or "open" in text(
@@ -118,6 +120,19 @@ def test_life_of_an_incident(browser: Any, feed: Feed) -> None:
     assert browser.execute_script("return window.hacked") is None
     assert browser.execute_script("return document.querySelectorAll('main img, main script').length") == 0
     assert console(browser) == []
+
+
+def test_nodes_are_counted_as_the_summary_counts_them(browser: Any, feed: Feed) -> None:
+    browser.get(address(feed))
+    counted = """const done = arguments[1];
+        import("/page/words.js").then(({ extent }) => done(arguments[0].map(extent)));"""
+    changed, possibly = {"name": "a", "state": "recovered", "changed": True}, {"changed": False}
+    of_0_1 = [{"state": "alarmed"}, {"state": "suspected"}]
+    given = [[changed] * 6 + [possibly] * 3, [changed], [possibly], of_0_1]
+    assert browser.execute_async_script(counted, given) == [
+        "6 nodes changed, 3 possibly", "1 node changed", "1 node possibly changed",
+        "1 node changed, 1 possibly",
+    ]  # fmt: skip
 
 
 def test_findings_of_an_incident(browser: Any, feed: Feed) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from detector.events.model import Event
+from detector.events.wording import split_nodes
 from detector.incidents.decision import Decision
 from detector.incidents.tracker import IncidentError, IncidentTracker
 from detector.settings.incidents import IncidentSettings
@@ -135,6 +136,38 @@ def test_onset_and_description_stand_in_the_record() -> None:
     assert opened.description[0].effect == pytest.approx(2.0, abs=0.6)
     assert opened.summary.startswith("b and c changed at 98")
     assert "mean of flow up" in opened.summary
+
+
+def test_the_summary_counts_the_nodes_that_the_record_says_changed() -> None:
+    """Suspected ones do not count; those that changed do, also once they have recovered."""
+    incidents = machine(update_every=0.0)
+    opened, *_ = run(incidents, *(decision(t, hot="abcde", member="bcd") for t in (1, 2)))
+    assert opened.summary.startswith("3 nodes around")
+    (resolved,) = run(incidents, *quiet(3, 9))
+    for event in (opened, resolved):
+        changed, possibly = split_nodes(event.record()["nodes"])
+        assert f"{len(changed)} nodes around" in event.summary
+        assert not set(changed) & set(possibly)
+    assert nodes(resolved) == dict.fromkeys("bcd", "recovered")
+
+
+@pytest.mark.parametrize(("oldest", "reason"), [(59.0, "speaks for a change"), (-1.0, "from before it was")])
+def test_a_change_that_cannot_be_dated_is_noticed_and_says_why(oldest: float, reason: str) -> None:
+    class Flat(Windows):
+        """Nothing in it speaks for a change; with samples that began ``oldest`` ago."""
+
+        def sample_times(self, v: int) -> np.ndarray:
+            return np.linspace(self.now - oldest, self.now + 2.0, 60)
+
+        def log_ratio(self, v: int) -> np.ndarray:
+            return np.full(60, -1.0)
+
+    (opened,) = machine().step(decision(1000, hot="b", member="bc"), Flat(1000.0))
+    assert opened.onset is None
+    assert opened.summary.startswith("b and c changed, noticed at 1000: ")
+    assert reason in opened.details["onset"]
+    (unsure,) = machine().step(decision(1000, hot="b"), Flat(1000.0))
+    assert unsure.summary.startswith("something changed around b, noticed at 1000, no single node")
 
 
 def test_members_without_a_hot_node_open_nothing() -> None:

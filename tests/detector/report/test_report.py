@@ -25,7 +25,7 @@ from detector.report.figures import Timeline
 from detector.report.html import Bar, Charts, Table, render_page
 from detector.report.null_histogram import null_histogram
 from detector.report.pages import calibration_page, replay_page
-from detector.report.replay import findings
+from detector.report.replay import findings, incident_table, true_ones
 from detector.settings.alarm import AlarmSettings
 from detector.settings.budget import Budget
 from detector.settings.core import Settings
@@ -242,7 +242,7 @@ def test_scores_against_arithmetic() -> None:
     labels = [Label(100, 200, frozenset("ab")), Label(500), Label(900, 910)]
     incidents = [_incident(90), _incident(110, "a", "c"), _incident(150), _incident(505), _incident(700)]
     detector, random, even = compare(incidents, labels, 0, 1000, grace=10)
-    assert (detector.alarms, detector.false, detector.precision) == (5, 2, 0.6)
+    assert (detector.alarms, detector.false, detector.precision) == (5, 3, 0.4)
     assert detector.recall == pytest.approx(2 / 3)
     assert detector.delay == 7.5
     # One random alarm of five falls into 100 of 1000 with probability 1 - 0.9^5, into 10 with 1 - 0.99^5.
@@ -252,6 +252,31 @@ def test_scores_against_arithmetic() -> None:
     first = matches(incidents, labels, 10)[0]
     assert (first.delay, first.nodes_found, first.nodes_right) == (10, 0.5, 0.5)
     assert matches(incidents, labels, 10)[2].incident is None
+
+
+def test_an_alarm_finds_only_what_it_fits() -> None:
+    """One that names none of the label's nodes, or goes the other way, is no hit, however timely."""
+    label = [Label(100, 200, frozenset("ab"), direction="up")]
+    elsewhere, down = _incident(110, "c"), dataclasses.replace(_incident(120, "a"), direction="down")
+    for wrong in (elsewhere, down):
+        assert matches([wrong], label, 10)[0].incident is None
+        assert compare([wrong], label, 0, 300, 10)[0].recall == 0.0
+        assert true_ones([wrong], label, 10) == set()
+    guess = dataclasses.replace(_incident(130), possibly=("b", "c"))
+    (found,) = matches([elsewhere, down, guess], label, 10)
+    assert (found.incident, found.delay) == (guess, 30)
+    assert true_ones([elsewhere, down, guess], label, 10) == {guess.id}
+    assert compare([elsewhere, down, guess], label, 0, 300, 10)[0].false == 2
+
+
+def test_only_nodes_that_changed_count_as_named() -> None:
+    """Those that possibly did are shown, and spoil no score."""
+    incident = dataclasses.replace(_incident(110, "a", "b"), possibly=("c", "d", "e"))
+    (found,) = matches([incident], [Label(100, 200, frozenset("ab"))], 10)
+    assert (found.nodes_right, found.nodes_found) == (1.0, 1.0)
+    table = incident_table([incident], set(), False)
+    assert table is not None
+    assert table.rows[0][table.head.index("nodes")] == "2 changed, 3 possibly"
 
 
 def test_no_alarms_no_dummies() -> None:

@@ -34,4 +34,9 @@ def test_both_are_bounded(tmp_path: Path, monkeypatch) -> None:
         store.write(remarks.add_deed, float(number), "Ada", "accept", f"i{number}", {})
     store.write(remarks.prune)
     assert [one.subject for one in store.read(remarks.deeds, 100)] == ["i11", "i10", "i9", "i8", "i7"]
+    monkeypatch.setattr(remarks, "SIZE", 1000)
+    for number in range(5):
+        store.write(remarks.add_comment, "i1", float(number), "Ada", "x" * 300)
+    store.write(remarks.prune)
+    assert [one.time for one in store.read(remarks.comments, "i1")] == [2.0, 3.0, 4.0]
     store.close()
