@@ -105,11 +105,7 @@ export class IncidentPage {
     badge.textContent = `${SEVERITY[record.severity] ?? record.severity} · ${open ? "open" : (ENDS[record.resolution] ?? record.resolution)}`;
     const end = record.resolution ? record.time : null;
     fillList(byId("incident-facts"), [
-<<<<<<< HEAD
-      ["began", record.onset === null ? (record.details.onset ?? "–") : `about ${clock(record.onset, true)}`],
-=======
-      ["change began", record.onset === null ? "–" : `about ${clock(record.onset, true)}`],
->>>>>>> console
+      ["change began", record.onset === null ? (record.details.onset ?? "–") : `about ${clock(record.onset, true)}`],
       ["opened", clock(record.opened, true)],
       [open ? "open for" : "ended", open ? duration(this.page.frame?.watermark - record.opened) : `${clock(end, true)}, after ${duration(end - (record.onset ?? record.opened))}`],
       ["peak", `${number(record.peak)} (threshold ${number(record.threshold)})`],
