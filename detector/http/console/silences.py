@@ -25,7 +25,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=500)]
 class NewSilence(msgspec.Struct, forbid_unknown_fields=True):
     """Nothing about these nodes is to be sent for some time."""
 
-    lasts: Annotated[float, Meta(gt=0, le=366 * 86400.0, description="How long, in seconds.")]
+    lasts: Annotated[float, Meta(gt=0, le=366 * 86400.0, description="Duration in seconds.")]
     nodes: Annotated[list[Name], Meta(max_length=1000, description="Nodes; * and ? are wildcards.")] = []
     groups: Annotated[list[Name], Meta(max_length=100, description="Groups of notify.groups.")] = []
     begin: Annotated[

@@ -109,6 +109,11 @@ class Scene:
 
     def put(self, *events: Event) -> None:
         """Store these records, and let the page hear of them."""
+        known = dict(self._view.open_incidents)
+        for event in events:
+            known[str(event.incident)] = event
+        still = {name: event for name, event in known.items() if event.resolution is None}
+        self.change(open_incidents=still)
 
         async def stored() -> None:
             made = [Record.of(event) for event in events]
