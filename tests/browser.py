@@ -44,10 +44,12 @@ def chromium(folder: Path, size: tuple[int, int] = (1280, 900), *, dark: bool = 
 
 
 def console(browser: Any) -> list[str]:
-    """What the page complained about since the last call."""
-    return [
+    """What the page complained about since the last call; not what one that was left did about its daemon."""
+    here = browser.execute_script("return location.origin + '/'")
+    messages = [
         entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
     ]
+    return [one for one in messages if one.startswith(here) or not one.startswith("http://127.0.0.1:")]
 
 
 def until(browser: Any, script: str, seconds: float = 45.0) -> Any:

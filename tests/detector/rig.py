@@ -74,8 +74,14 @@ def write_config(folder: Path, **groups: Any) -> Path:
     return path
 
 
+def records(path: Path) -> list[dict[str, Any]]:
+    """Those that are complete: the last line may be half written."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
 def ids(path: Path) -> list[str]:
-    return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+    return [record["id"] for record in records(path)]
 
 
 def without_findings(given: list[str]) -> list[str]:

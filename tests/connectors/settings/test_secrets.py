@@ -122,7 +122,12 @@ def test_a_missing_library_is_told_with_its_install_line(name: str, monkeypatch:
     for module in source(name).modules:
         monkeypatch.setitem(sys.modules, module, None)
     line = install_line(name)
-    library = {"mqtt": "paho-mqtt", "kafka": "confluent-kafka", "redis": r"redis\[hiredis\]", "nats": "nats-py"}[name]
+    library = {
+        "mqtt": "paho-mqtt",
+        "kafka": "confluent-kafka",
+        "redis": r"redis\[hiredis\]",
+        "nats": "nats-py",
+    }[name]
     assert re.fullmatch(rf"pip install '{library}<\d+,>=[\d.]+'", line)
     assert source(name).missing() == line
     needed = {"mqtt": {"host": "h", "topics": ["t"]}, "kafka": {"brokers": ["h:1"], "topics": ["t"]},

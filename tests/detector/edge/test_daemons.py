@@ -131,8 +131,7 @@ class Site:
         rig.wait_for(both, what="both to hear each other")
 
     def records(self, box: str) -> list[dict[str, Any]]:
-        path = self.folders[box] / "out.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return rig.records(self.folders[box] / "out.jsonl")
 
     def stop(self) -> None:
         self.client.loop_stop()

@@ -192,7 +192,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory, learnt_state: Path) -> li
     (folder / "in.jsonl").write_text("\n".join(rig.lines(rig.LEARN + 60, END + TAIL, every=60)) + "\n")
     with rig.Service(rig.write_config(folder, diagnosis=rig.only()), "--once") as service:
         assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
-    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    return rig.records(folder / "out.jsonl")
 
 
 def halves(lines: Sequence[str]) -> tuple[list[str], list[str]]:

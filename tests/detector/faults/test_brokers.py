@@ -166,7 +166,7 @@ def records(tmp_path_factory: pytest.TempPathFactory, learnt_state: Path) -> lis
     (folder / "in.jsonl").write_text("\n".join(lines) + "\n")
     with rig.Service(rig.write_config(folder, align=ALIGN), "--once") as service:
         assert service.process.wait(rig.PATIENCE_S) == 0, service.said()
-    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    return rig.records(folder / "out.jsonl")
 
 
 def due_of(records: list[dict[str, Any]]) -> set[str]:

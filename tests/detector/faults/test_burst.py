@@ -7,7 +7,6 @@ MQTT messages: a Python client takes in some ten thousand in a second, and the b
 from __future__ import annotations
 
 import http.client
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -128,6 +127,5 @@ def test_listener_and_brokers(tmp_path: Path, through_stdin: tuple[Path, int], r
     after = counts(tmp_path / "state")
     assert after["received"] - before["received"] == 3 * SAMPLES + MESSAGES
     assert after["late"] == after["duplicate"] == after["future"] == 0
-    out = tmp_path / "out.jsonl"  # there is none if nothing was told
-    records = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    records = rig.records(tmp_path / "out.jsonl")
     assert not [record for record in records if record["event"].startswith("node")]

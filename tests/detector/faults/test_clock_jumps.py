@@ -104,8 +104,7 @@ def test_jumps_of_the_wall_clock(tmp_path: Path, quick_state: Path) -> None:
     )
 
     def records() -> list[dict[str, Any]]:
-        out = tmp_path / "out.jsonl"
-        return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+        return rig.records(tmp_path / "out.jsonl")
 
     with (
         Sensors(tmp_path / "in.jsonl") as sensors,
@@ -183,5 +182,5 @@ def test_loggers_that_write_local_times(tmp_path: Path, change: datetime, offset
     assert found["received"] == sum(MINUTES) * len(rig.NODES)
     assert found["late"] + found["duplicate"] == lost * len(rig.NODES)
     assert found["accepted"] == (sum(MINUTES) - lost) * len(rig.NODES)
-    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    records = rig.records(tmp_path / "out.jsonl")
     assert not [record for record in records if record["event"].startswith(("incident", "node"))]

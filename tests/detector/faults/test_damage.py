@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -271,7 +270,7 @@ def test_a_damaged_log_behind_a_broker(tmp_path: Path, learnt_state: Path) -> No
                 send(server, begin, begin + 100)
                 rig.wait_for(lambda: service.metric("ticks_total") > 80)
                 assert service.stop() == 0
-        told = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        told = rig.records(tmp_path / "out.jsonl")
         warnings = [one for one in told if one["event"] == "detector.warning" and "damaged" in one["summary"]]
         assert len(warnings) == 3
         assert warnings[0]["severity"] == "critical"

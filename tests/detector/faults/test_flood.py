@@ -190,7 +190,7 @@ def test_flood(tmp_path: Path, through_stdin: tuple[Path, int]) -> None:
             out = tmp_path / "out.jsonl"
 
             def found() -> bool:
-                told = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+                told = rig.records(out)
                 opened = [one for one in told if one["event"] == "incident.opened"]
                 return any(node["name"] == "n003" for one in opened for node in one["nodes"])
 
