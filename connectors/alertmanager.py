@@ -192,7 +192,9 @@ class AlertmanagerSink(Sink):
 def _text(value: Any) -> str:
     for key, between in (("name", ", "), ("text", "; ")):  # nodes, and what changed, as people read them
         if isinstance(value, list) and value and all(isinstance(one, dict) and key in one for one in value):
-            value = between.join(str(one[key]) for one in value)
+            value = between.join(
+                f"{one[key]} (possibly)" if one.get("changed") is False else str(one[key]) for one in value
+            )
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 

@@ -188,7 +188,11 @@ class Incident(msgspec.Struct):
         nodes = np.array([index[name] for name in series], np.int32)
         if series and (anew or self.onset is None):
             found = self._first_onset(evidence, index, nodes, series)
-            self.onset = _no_later(found, self.opened, self.onset)
+            first = min(times[0] for _, times in series.values())
+            # Of a change that may have begun before the windows they say less than while they held its begin.
+            cut = self.onset is not None and first >= _reach(self.onset, self.opened)
+            if not (cut and found is not None and found.earliest is None):
+                self.onset = _no_later(found, self.opened, self.onset)
         for _ in range(ROUNDS if series and self.onset is not None else 0):
             common = evidence.log_ratios(nodes, self.begin)
             for name, (own, times) in series.items():

@@ -160,8 +160,7 @@ class Pipeline:
             self.progress("preprocessing", 0.0)
         self.preprocess = Preprocessor(self.settings.preprocess, self.settings.windows.tests[-1])
         self.preprocess.link(self.network.graph)
-        X = self.preprocess.learn_cleaned(X, times)
-        Z, levels = self.preprocess.transform_views(X, times)
+        X, Z, levels = self.preprocess.learn_views(X, times)
         self.preprocess.learn_variation(Z, self.relearning.need)
         warnings = list(self.preprocess.warnings)
         if self.learns_graph:

@@ -109,7 +109,7 @@ export class IncidentPage {
       ["opened", clock(record.opened, true)],
       ...(open ? [["open for", duration(this.page.frame?.watermark - record.opened)]] : end === null ? [] : [["ended", `${clock(end, true)}, after ${duration(end - (record.onset ?? record.opened))}`]]),
       ["peak", `${number(record.peak)} (threshold ${number(record.threshold)})`],
-      ["nodes", extent(record.nodes)],
+      ["extent", extent(record.nodes)],
       ["id", record.incident],
     ]);
     byId("incident-changes").replaceChildren(...record.description.map((change) => element("li", { textContent: change.text })));

@@ -238,6 +238,27 @@ def test_the_neighbourhood_of_an_incident(browser: Any, tmp_path: Path) -> None:
         assert console(browser) == []
 
 
+def test_an_incident_counts_its_nodes_as_its_summary_does(browser: Any, scene: Scene) -> None:
+    """On its card and its page, whatever state they are in; a begin that is not known has its reason."""
+    members = [NodeRecord(name=f"n{v}", state="alarmed", changed=True) for v in range(5)]
+    members += [NodeRecord(name="n5", state="recovered", changed=True)]
+    members += [NodeRecord(name=f"n{v}", state="suspected", changed=False) for v in (6, 7)]
+    members += [NodeRecord(name="n8", state="silent", changed=False)]
+    reason = "not known: no sample in the windows speaks for a change by itself"
+    scene.put(Event(
+        id="i1-1", sequence=1, event="incident.opened", time=NOW, severity="warning", incident="i1",
+        nodes=members, opened=NOW, summary="6 nodes around n0 changed, noticed at 08:00:00 UTC",
+        details={"onset": reason},
+    ))  # fmt: skip
+    browser.get(scene.address)
+    chips = "document.querySelector('#incidents-open .chips')"
+    until(browser, f"{chips} && {chips}.textContent.startsWith('6 nodes changed, 3 possibly: n0')")
+    browser.get(f"{scene.address}incidents/i1")
+    facts = "document.getElementById('incident-facts').textContent"
+    until(browser, f"{facts}.includes('6 nodes changed, 3 possibly')")
+    until(browser, f"{facts}.includes('{reason}')")
+
+
 def test_lines_of_the_statistics_are_told_apart(browser: Any, scene: Scene) -> None:
     """In the legend no two lines have the same mark, with eight members as well."""
     members = tuple(f"n{i}" for i in range(8))

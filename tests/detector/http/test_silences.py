@@ -83,6 +83,10 @@ def test_export(feed: Feed) -> None:
     assert tuple(rows[0]) == COLUMNS
     assert [row["incident"] for row in rows] == [one["incident"] for one in listed]
     assert rows[-1]["opened"].startswith("2023-11-14T")
+    for row, one in zip(rows, listed, strict=True):
+        names = {node["name"]: node["changed"] for node in one["nodes"]}
+        assert row["nodes"] == " ".join(name for name, changed in names.items() if changed)
+        assert row["possibly"] == " ".join(name for name, changed in names.items() if not changed)
     _, text = feed.service.ask("/api/v1/export?format=json")
     lines = text.splitlines() if isinstance(text, str) else [json.dumps(text)]
     assert [json.loads(line)["incident"] for line in lines] == [one["incident"] for one in listed]
