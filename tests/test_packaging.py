@@ -81,8 +81,8 @@ def test_every_connector_that_needs_a_library_has_an_extra() -> None:
     assert needed <= set(everything.removeprefix("detectord[").removesuffix("]").split(","))
 
 
-# `detector` on package indexes is somebody else's program, and `detectord` is on none: anybody may take it.
-# Whoever installs by these names would run what a stranger wrote.
+# `detector` on package indexes is somebody else's program, and `detectord` is on none: anybody may register
+# it. Whoever installs by these names would run what a stranger wrote.
 STRANGER = re.compile(
     r"""(pip3?|pipx|uv(\s+pip)?|uvx|poetry|pdm|conda)\s+(-\S+\s+)*(install|run|add)\s+(-\S+\s+)*['"]?detectord?(\[[\w,]*\])?(?![\w./-])"""
     r"""|['"`]detector\[[\w,]+\]|dependencies\s*=\s*\[[^\]]*['"]detector['"\s<>=~!]"""

@@ -28,12 +28,12 @@ FIRST_S = 5.0  # how long a source may take to bring a message
 @click.option(
     "--connect",
     is_flag=True,
-    help="Also open every source and sink, and decode a message. Not while the daemon runs.",
+    help="Also open every source and sink, and decode one message. Do not use it while the daemon runs.",
 )
 @click.option("--timeout", default=15.0, show_default=True, help="Seconds to wait for each of them.")
 @json_option
 def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> None:
-    """Look a configuration over; everything that is wrong is listed.
+    """Validate a configuration and list all errors.
 
     Exit code 78 if the file is wrong, 69 if a client library is missing or a connector cannot be opened.
     """
@@ -244,9 +244,9 @@ def schema() -> None:
 @click.command()
 @config_option
 @click.option("--format", "form", type=click.Choice(["dot", "json", "png"]), default=None,
-              help="Default: as the name of the output ends, else dot.")  # fmt: skip
+              help="Default: from the extension of the output, else dot.")  # fmt: skip
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write to this file; a picture needs one.")  # fmt: skip
+              help="Write to this file; required for images.")  # fmt: skip
 def graph(config_path: Path, form: str | None, output: Path | None) -> None:
     """Print the sensor network, or draw it."""
     if form is None:

@@ -188,7 +188,7 @@ def _words(value: Any) -> str:
 @config_option
 @json_option
 def status(config_path: Path, as_json: bool) -> None:
-    """Show which analyzers are active, what was learnt, and how many case files wait."""
+    """Show which analyzers are active, what was learnt, and how many case files are waiting."""
     from detector.events.model import iso
 
     config = load_config(config_path)
@@ -208,7 +208,7 @@ def status(config_path: Path, as_json: bool) -> None:
 diagnosis = Analyzers(
     "diagnosis",
     {"status": status},
-    help="Show and train the analyzers, which find out more about incidents after the alarm.\n\nThe name of "
+    help="Show and train the analyzers, which examine incidents after the alarm.\n\nThe name of "
     "an analyzer is enough: `detector footprint` is `detector diagnosis footprint`.",
 )
 
@@ -227,4 +227,6 @@ class Federate(click.Group):
         """Click sets what it was given: nothing."""
 
 
-federate = Federate("federate", help="Learn with other sites which incidents are false, and of which type.")
+federate = Federate(
+    "federate", help="Learn together with other sites which incidents are false, and of which type."
+)

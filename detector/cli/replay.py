@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="TIME", help="Learn from all samples before this time.")
 @click.option("--from-state", is_flag=True, help="Start from what `detector learn` saved.")
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
-@report_option("Write a page that shows everything: timeline, network, nodes, calibration.")
+@report_option("Write an HTML report: timeline, network, nodes, calibration.")
 @click.option("--labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.csv",
-              help="What was really there (start,end,nodes,kind), for the report.")  # fmt: skip
+              help="CSV of the true changes (start,end,nodes,kind), for the report.")  # fmt: skip
 @json_option
 def replay(
     file: Path, config_path: Path, learn_samples: int | None, until: str | None, from_state: bool,
     source: str | None, report_path: Path | None, labels: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run FILE through the detector and print what it would have said.
+    """Run FILE through the detector and print the incidents it would have reported.
 
-    Nothing is sent and no state is touched. Lines for people on a terminal, JSON lines when piped.
+    Nothing is sent and no state is changed. Prints readable lines on a terminal, JSON lines when piped.
     """
     if sum((learn_samples is not None, until is not None, from_state)) > 1:
         raise click.UsageError("give at most one of --learn, --until, --from-state")

@@ -255,11 +255,11 @@ def _row(regime: Regime) -> dict[str, Any]:
 
 
 ACTIONS: dict[str, Action] = {
-    "list": Action("List the regimes, and what labels would make of them.", list_regimes),
-    "show": Action("Show one regime, and how far it is from the others.", show, Named),
+    "list": Action("List the regimes, and the changes that the present labels would make.", list_regimes),
+    "show": Action("Show one regime, and its distance from the others.", show, Named),
     "enrol": Action("Enrol regimes from the labelled incidents of their type.", enrol, Enrol),
-    "rename": Action("Give a regime a name, or another one.", rename, Rename),
+    "rename": Action("Name or rename a regime.", rename, Rename),
     "forget": Action(
-        "Forget a regime; labels stay, and enrol it again unless they are changed.", forget, Named
+        "Delete a regime. Its labels stay, and enrol it again unless they are changed.", forget, Named
     ),
 }

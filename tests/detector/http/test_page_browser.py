@@ -318,6 +318,7 @@ def test_reconnects_and_asks_for_a_token_once(browser: Any, tmp_path: Path) -> N
         browser.refresh()
         until(browser, "document.getElementById('connection').textContent === 'live'")
         assert not browser.execute_script("return document.getElementById('ask').open")
+    browser.get("about:blank")  # the page would go on looking for the daemon that has stopped
     console(browser)  # lost connections are told there; that is right
 
 

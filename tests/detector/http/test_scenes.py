@@ -134,6 +134,17 @@ def test_a_sample_a_minute_is_not_still(browser: Any, scene: Scene) -> None:
     until(browser, f"{PHASE}.textContent === 'watching, 0 incidents open'")
 
 
+def test_pages_that_were_left_keep_no_connection(browser: Any, scene: Scene) -> None:
+    """Browsers open six to one host: the page that is opened after many others is not kept waiting."""
+    for path in ("", "silences", "audit", "incidents/none", "nodes/n1", "") * 2:
+        browser.get(scene.address + path)
+        until(browser, "document.getElementById('connection').textContent === 'live'")
+    assert scene.metrics_now("event_clients") <= 2, "the one that is open, and one that is being closed"
+    browser.back()
+    until(browser, "document.getElementById('connection').textContent === 'live'")
+    console(browser)  # there is no such incident
+
+
 def test_rates_are_right_from_the_first_seconds(browser: Any, scene: Scene) -> None:
     """Every number that is shown, from the first on."""
     browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
