@@ -1,8 +1,12 @@
 """Parts of a network: the same bits whoever computes them, what they cost, and what they change.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py [--nodes N] [--ticks T] [--shapes planar ...] [--ray]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py --accuracy [--seeds K] [--nodes N] [--ticks T] [--quick]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py --sweeps [--seeds K] [--nodes N] [--ticks T] [--quick]
 
-With `--ray` the same parts inline and by actors of a Ray cluster of this machine, instead of threads.
+With `--ray` the same parts inline and by actors of a Ray cluster of this machine, instead of threads. With
+`--accuracy` delays and false incidents of 1, 2, 4 and 8 parts, and with `--sweeps` of 1, 2 and 4 sweeps per
+tick on dense graphs: correlated data of two components, each variant learnt anew, several seeds.
 
 Engines take turns of a few ticks each, so that a busy machine is as busy for all of them; medians and ratios
 count, not times. Quiet normal data of one component, four test windows, all nodes in every tick.
@@ -14,6 +18,7 @@ import argparse
 import hashlib
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,10 +28,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import scale_accuracy
 from detector.engines.base import Engine
 from detector.engines.density_ratio import Choice, DensityRatioEngine
 from detector.engines.runners.base import started
-from detector.engines.runners.threads import Threads
 from detector.settings.core import Settings
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
@@ -53,7 +60,7 @@ SHAPES = {
 }
 
 
-def made(graph: Graph, n_parts: int, threads: int) -> DensityRatioEngine:
+def made(graph: Graph, n_parts: int) -> DensityRatioEngine:
     n, S = graph.n_nodes, len(TESTS)
     rng = np.random.default_rng(1)
     features = Nystroem(Dictionary(rng.normal(size=(64, 1)), 1.0), tol=1e-3, rank=15, outside=True)
@@ -66,9 +73,14 @@ def made(graph: Graph, n_parts: int, threads: int) -> DensityRatioEngine:
     )
     no, one, two = np.zeros((n, 1)), np.full((n, 1), 0.25), np.ones((2, n, 1))
     engine.joint.null = [NullLevels(no, one, no, one, two, two)]
-    if threads > 1:
-        engine.run = Threads(threads)
     return engine
+
+
+def with_threads(graph: Graph, n_parts: int, threads: int) -> Engine:
+    """As `engine.type: threads` runs it."""
+    ways = {"type": "threads", "workers": threads}
+    settings = Settings.of(windows={"reference": REFERENCE, "tests": list(TESTS)}, engine=ways)
+    return started(made(graph, n_parts), graph, settings)
 
 
 def play(engine: Engine, first: int, last: int) -> None:
@@ -120,9 +132,9 @@ def run_ray(shape: str, n: int, ticks: int) -> None:
     settings = Settings.of(
         windows={"reference": REFERENCE, "tests": list(TESTS)}, engine={"type": "ray", "workers": 2}
     )
-    engines: dict[str, Engine] = {"inline": made(graph, 2, 1)}
+    engines: dict[str, Engine] = {"inline": made(graph, 2)}
     before = tree(os.getpid())
-    engines["ray"] = started(made(graph, 2, 1), graph, settings)
+    engines["ray"] = started(made(graph, 2), graph, settings)
     for engine in engines.values():
         play(engine, 0, REFERENCE + TESTS[-1])
     others = [pid for pid in tree(os.getpid()) if pid not in before]
@@ -159,7 +171,7 @@ def digest(engine: Engine) -> str:
 def run(shape: str, n: int, ticks: int) -> None:
     graph = SHAPES[shape](n)
     ways = [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2)]  # parts, threads
-    engines = {way: made(graph, *way) for way in ways}
+    engines = {way: with_threads(graph, *way) for way in ways}
     filled = REFERENCE + TESTS[-1]
     for engine in engines.values():
         play(engine, 0, filled)
@@ -176,7 +188,7 @@ def run(shape: str, n: int, ticks: int) -> None:
     print(f"| {columns} | difference: median, largest |")
     print("|---|---|---|---|---|---|---|---|")
     for (parts, threads), engine in engines.items():
-        labels = engine.cut.labels
+        labels = partition(graph, parts)
         wall, cpu = np.median(spent[parts, threads], axis=0)
         cut, ghosts = 100 * cut_share(graph, labels), ghosts_per_node(graph, labels)
         apart = np.abs(engine.event - whole.event)
@@ -192,13 +204,24 @@ def run(shape: str, n: int, ticks: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--ticks", type=int, default=100)
+    parser.add_argument("--nodes", type=int, help="10,000; with --accuracy 96, with --sweeps 40")
+    parser.add_argument("--ticks", type=int, help="100; with --accuracy and --sweeps 3000")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
     parser.add_argument("--ray", action="store_true", help="by actors of a Ray cluster, instead of threads")
-    parser.add_argument("--quick", action="store_true", help="a small planar network")
+    parser.add_argument("--accuracy", action="store_true", help="delays and false incidents by parts")
+    parser.add_argument("--sweeps", action="store_true", help="delays and false incidents by sweeps per tick")
+    parser.add_argument("--quick", action="store_true", help="smaller: at most ten minutes of one core")
     given = parser.parse_args()
+    if given.accuracy or given.sweeps:
+        ticks, seeds = given.ticks or (1500 if given.quick else 3000), 2 if given.quick else given.seeds
+        if given.accuracy:
+            shapes = {name: SHAPES[name] for name in given.shapes}
+            scale_accuracy.by_parts(shapes, given.nodes or (64 if given.quick else 96), ticks, seeds)
+        else:
+            scale_accuracy.by_sweeps(given.nodes or 40, ticks, seeds)
+        raise SystemExit
     if given.quick:
         given.nodes, given.ticks, given.shapes = 1000, 20, ["planar"]
     for name in given.shapes:
-        (run_ray if given.ray else run)(name, given.nodes, given.ticks)
+        (run_ray if given.ray else run)(name, given.nodes or 10_000, given.ticks or 100)

@@ -74,7 +74,7 @@ def learnt_dictionary(config_path: Path) -> SharedDictionary:
     pipeline = None if snapshot is None else Plan.of(config).restored(snapshot)
     if pipeline is None or pipeline.engine is None:
         raise ValueError(f"{folder}: nothing is learnt there yet")
-    shared = pipeline.engine.shared
+    shared = pipeline.engine.fresh().shared  # in this process, however many threads the parts have
     if shared is None:
         raise ValueError(f"estimator.name: {config.estimator.name} has nothing that boxes could share")
     return SharedDictionary.of(shared, pipeline.settings)

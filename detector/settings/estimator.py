@@ -121,7 +121,8 @@ class EngineSettings(Group):
     )
     deadline: Duration = setting(
         10.0,
-        "An actor that has not answered for this long is restarted; it must be back within six times that.",
+        "An actor that has not answered for this long is restarted; all must be back within six times that, "
+        "counted from the request.",
         applies="restart",
         ge=0.1,
     )

@@ -14,9 +14,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from connectors.base import install_line
@@ -33,6 +34,8 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told that and
 try:
     import ray
     from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
+
+    from detector.engines.runners.actor import VERSIONS, Actor
 except ImportError:
     raise EngineUnavailable(f"engine.type: ray is not installed: run  {install_line('ray')}") from None
 
@@ -44,50 +47,14 @@ SHARE = 20.0  # and as many times as long as the latest one took
 MOST = 1 << 30  # bytes of turns kept of all shards, beyond which it is due at once
 PATIENCE = 6.0  # deadlines within which a shard must be back
 AGAIN = 0.1  # seconds between two attempts
-VERSIONS = tuple(
-    f"{name} {version(name)}" for name in ("detectord", "numpy", "scipy")
-)  # of what makes the bits
+RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
+MINUTE = 60
+
+Wait = Callable[[Any], Any]  # what a reference gives, if it comes in time
+Again = Callable[["Member", Wait], Any]  # what a shard answers from its snapshot on
 
 
-class Actor:
-    """A shard in a process of the cluster: nobody until it has loaded a snapshot."""
-
-    def __init__(self) -> None:
-        self.shard: Shard | None = None
-
-    def load(self, snapshot: Snapshot, versions: tuple[str, ...]) -> None:
-        """Begin with ``snapshot``."""
-        if versions != VERSIONS:
-            raise EngineUnavailable(
-                f"a machine of the cluster has {', '.join(VERSIONS)}, this one {', '.join(versions)}: "
-                f"{os.uname().nodename} needs the same"
-            )
-        self.shard = snapshot.read()
-
-    def take(self, turns: Sequence[Turn]) -> Answer:
-        """Those since the snapshot, in order; the answer to the last one."""
-        return [self._known().turn(turn) for turn in turns][-1]
-
-    def turn(self, turn: Turn) -> Answer:
-        return self._known().turn(turn)
-
-    def ask(self, number: int, name: str, given: tuple[Any, ...]) -> Any:
-        return self._known().ask(number, name, given)
-
-    def save(self, path: str) -> Snapshot:
-        return Snapshot.write(self._known(), path)
-
-    def process(self) -> tuple[str, int]:
-        """The machine's id in the cluster, and the process there."""
-        return ray.get_runtime_context().get_node_id(), os.getpid()
-
-    def _known(self) -> Shard:
-        if self.shard is None:
-            raise OutOfTurn("begun anew")
-        return self.shard
-
-
-@dataclass
+@dataclass(eq=False)
 class Member:
     """One shard, as the coordinator knows it."""
 
@@ -118,6 +85,8 @@ class Cluster:
     def _connect(self, settings: EngineSettings) -> None:
         if ray.is_initialized():
             return
+        # A process that misses its head for this long is ended by Ray: we want to say first what is wrong.
+        os.environ.setdefault(RECONNECT, str(MINUTE + int(PATIENCE * settings.deadline)))
         logging.getLogger("ray").setLevel(logging.ERROR)  # what it warns of is told here, in a sentence
         local: dict[str, Any] = {}
         if settings.address is None:
@@ -144,16 +113,13 @@ class Cluster:
         for k, shard in enumerate(shards):
             self.members.append(Member(self._actor(), Snapshot.write(shard, self.folder.place(k, 0))))
         refs = [member.actor.load.remote(member.snapshot, VERSIONS) for member in self.members]
-        free = ray.cluster_resources().get("CPU", 0)
-        for member, ref in zip(self.members, refs, strict=True):
-            try:
-                ray.get(ref, timeout=PATIENCE * self.deadline)
-            except GetTimeoutError:
-                raise EngineUnavailable(
-                    f"engine.workers: {len(self.members)} actors want a CPU each, the cluster has {free:g}"
-                ) from None
-            except RayError as error:
-                self._back(member, error)
+        _, pending = ray.wait(refs, num_returns=len(refs), timeout=PATIENCE * self.deadline)
+        if pending:
+            free = ray.cluster_resources().get("CPU", 0)
+            raise EngineUnavailable(
+                f"engine.workers: {len(self.members)} actors want a CPU each, the cluster has {free:g}"
+            )
+        self._all(self.members, refs, self._repeated)
 
     def _actor(self) -> Any:
         options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
@@ -174,9 +140,9 @@ class Cluster:
         def asked(member: Member) -> Any:
             return member.actor.ask.remote(self._number, name, given[self.members.index(member)])
 
-        def again(member: Member, timeout: float) -> Any:
-            self._repeated(member, timeout)
-            return ray.get(asked(member), timeout=timeout)
+        def again(member: Member, wait: Wait) -> Any:
+            self._repeated(member, wait)
+            return wait(asked(member))
 
         return dict(zip(given, self._all(members, [asked(m) for m in members], again), strict=True))
 
@@ -194,37 +160,51 @@ class Cluster:
 
     # ----------------------------------------------------------------------------------------- failures
 
-    def _all(
-        self, members: Sequence[Member], refs: Sequence[Any], again: Callable[[Member, float], Any]
-    ) -> list[Any]:
-        """What ``refs`` give; of members that fail, what ``again`` gives once they are back."""
+    def _all(self, members: Sequence[Member], refs: Sequence[Any], again: Again) -> list[Any]:
+        """What ``refs`` give; of members that fail, what ``again`` gives once they are back: side by side.
+
+        EngineUnavailable if they are not back within `PATIENCE` deadlines in all.
+        """
+        end = time.monotonic() + PATIENCE * self.deadline
         ray.wait(list(refs), num_returns=len(refs), timeout=self.deadline)
-        found = []
-        for member, ref in zip(members, refs, strict=True):
+        found: list[Any] = [None] * len(refs)
+        failed: dict[int, RayError] = {}
+        for k, ref in enumerate(refs):
             try:
-                found.append(ray.get(ref, timeout=0.0))
+                found[k] = ray.get(ref, timeout=0.0)
             except RayError as error:
-                found.append(self._back(member, error, again))
+                failed[k] = error
+        for k, what in failed.items():
+            log.warning("shard %d: %s; it is started anew", self.members.index(members[k]), _short(what))
+        back = {k: _aside(self._back, members[k], what, again, end) for k, what in failed.items()}
+        for k, future in back.items():
+            try:
+                found[k] = future.result(max(end - time.monotonic(), 0.0))
+            except TimeoutError:
+                raise _not_back(failed[k]) from None
+        self.recovered += len(failed)
         return found
 
-    def _repeated(self, member: Member, timeout: float) -> Answer | None:
+    def _repeated(self, member: Member, wait: Wait) -> Answer | None:
         """``member`` from its snapshot on; the answer to its last turn. A few at a time: it lives."""
-        ray.get(member.actor.load.remote(member.snapshot, VERSIONS), timeout=timeout)
+        wait(member.actor.load.remote(member.snapshot, VERSIONS))
         answer: Answer | None = None
         for first in range(0, len(member.turns), BATCH):
-            ref = member.actor.take.remote(member.turns[first : first + BATCH])
-            answer = ray.get(ref, timeout=timeout)
+            answer = wait(member.actor.take.remote(member.turns[first : first + BATCH]))
         return answer
 
-    def _back(
-        self, member: Member, error: Exception, again: Callable[[Member, float], Any] | None = None
-    ) -> Any:
-        """What ``again`` gives, once the shard is what it was; EngineUnavailable if it cannot be."""
+    def _back(self, member: Member, error: RayError, again: Again, end: float) -> Any:
+        """What ``again`` gives, once the shard is what it was; EngineUnavailable if it is not by ``end``."""
         k, began, first, timeout = self.members.index(member), time.monotonic(), error, self.deadline
-        log.warning("shard %d: %s; it is started anew", k, _short(error))
+
+        def wait(ref: Any) -> Any:
+            return ray.get(ref, timeout=max(min(timeout, end - time.monotonic()), 0.0))
+
         while True:
             if isinstance(error, RayTaskError) and not isinstance(error.cause, OutOfTurn):
                 raise error.cause  # it lives, and says what is wrong
+            if time.monotonic() >= end:
+                raise _not_back(error)
             if isinstance(error, GetTimeoutError):
                 timeout *= 2.0  # to start takes longer than to answer
             if isinstance(error, GetTimeoutError) or (
@@ -232,15 +212,12 @@ class Cluster:
             ):
                 ray.kill(member.actor)
                 member.actor = self._actor()
-            if time.monotonic() - began > PATIENCE * self.deadline:
-                raise EngineUnavailable(f"a shard did not come back: {_short(error)}") from None
             try:
-                answer = (again or self._repeated)(member, timeout)
+                answer = again(member, wait)
                 break
             except RayError as latest:
                 error = latest
                 time.sleep(AGAIN)
-        self.recovered += 1
         log.warning(
             "shard %d: back after %.1f s, %d turns repeated", k, time.monotonic() - began, len(member.turns)
         )
@@ -275,6 +252,24 @@ class Cluster:
 def _end(folder: str) -> None:
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _aside(work: Callable[..., Any], *given: Any) -> Future[Any]:
+    """By a thread that nobody has to wait for: Ray itself may wait for its head, whatever the timeout is."""
+    future: Future[Any] = Future()
+
+    def done() -> None:
+        try:
+            future.set_result(work(*given))
+        except Exception as error:
+            future.set_exception(error)
+
+    Thread(target=done, name="recovery", daemon=True).start()
+    return future
+
+
+def _not_back(error: RayError) -> EngineUnavailable:
+    return EngineUnavailable(f"a shard did not come back: {_short(error)}")
 
 
 def _short(error: BaseException) -> str:

@@ -10,6 +10,8 @@ from typing import Self
 
 from detector.engines.base import Engine
 from detector.engines.density_ratio.engine import DensityRatioEngine
+from detector.engines.runners.local import Local
+from detector.engines.runners.sharded import ShardedEngine
 from detector.settings.core import Settings
 from estimators.core.graph import Graph
 
@@ -28,8 +30,11 @@ class Threads:
 
     @classmethod
     def start(cls, engine: DensityRatioEngine, graph: Graph, settings: Settings) -> Engine:
-        """The same engine; its parts are shared among threads."""
-        engine.run = cls.of(settings)
+        """Its parts are shared among threads, as shards; where some are watched elsewhere, as they are."""
+        threads, parts = cls.of(settings), len(engine.cut.parts)
+        if parts > 1 and engine.cut.holds_all:
+            return ShardedEngine(engine, graph, Local(threads), parts)
+        engine.run = threads
         return engine
 
     def __call__(self, jobs: Sequence[Callable[[], None]]) -> None:

@@ -1,7 +1,9 @@
-"""The daemon with its engine in a Ray cluster: nothing is lost, nothing is told twice, whoever dies."""
+"""The daemon with its engine in threads or a Ray cluster: nothing is lost or told twice, whoever dies."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from tests.detector import rig
 from tests.detector.engines.runners import clusters
 
-TICKS, HALF = 1100, 700
+TICKS, HALF, THIRD = 1100, 700, 500
 SOURCE = {"type": "file", "mode": "tail", "poll": "20ms"}
 QUIET = {"diagnosis": rig.only()}
 
@@ -46,6 +48,43 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     found = rig.ids(folder / "out.jsonl")
     assert len(found) > 10
     return found
+
+
+def test_threads_say_the_same_before_and_after_a_kill(tmp_path: Path, alone: list[str]) -> None:
+    path = config(tmp_path, type="threads", workers=2)
+    feed(tmp_path, 0, HALF)
+    with rig.Service(path, fork=False) as service:
+        taken(service, HALF)
+        service.kill()
+    feed(tmp_path, HALF, TICKS)
+    with rig.Service(path, fork=False) as service:
+        rig.wait_for(lambda: len(rig.ids(tmp_path / "out.jsonl")) >= len(alone), what="the other half")
+        assert service.stop() == 0
+    assert rig.ids(tmp_path / "out.jsonl") == alone
+
+
+def test_a_worker_and_a_machine_that_die_cost_nothing(tmp_path: Path, alone: list[str]) -> None:
+    made = clusters.started(0)
+    try:
+        machines = [clusters.node(made, 2), clusters.node(made, 2)]
+        path = config(tmp_path, type="ray", workers=2, deadline="30s", address=made.address,
+                      storage=str(tmp_path / "shared"))  # fmt: skip
+        feed(tmp_path, 0, THIRD)
+        with rig.Service(path, fork=False) as service:
+            taken(service, THIRD)
+            os.kill(next(pid for machine in machines for pid in clusters.actors(machine)), signal.SIGKILL)
+            feed(tmp_path, THIRD, HALF)
+            taken(service, HALF)
+            assert service.said().count(" back after ") == 1
+            lost = next(machine for machine in machines if clusters.actors(machine))
+            clusters.power_off(lost)
+            feed(tmp_path, HALF, TICKS)
+            taken(service, TICKS)
+            assert service.said().count(" back after ") > 1
+            assert service.stop() == 0
+    finally:
+        clusters.end(made)
+    assert rig.ids(tmp_path / "out.jsonl") == alone
 
 
 def test_a_head_that_dies_costs_nothing(tmp_path: Path, alone: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Real daemons and a real Mosquitto: two boxes are one network, whatever befalls them (T31)."""
+"""Real daemons and real brokers: two boxes are one network, whatever befalls them (T31)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from detector.replay.learnt import save_learnt
 from detector.runtime.pipeline_thread import Plan
 from detector.settings.core import Settings
 from detector.storage.inspect import load_snapshot
-from tests import servers
 from tests.detector import rig
+from tests.detector.edge import brokers
 from tests.detector.rig import LEARN, NODES, START
 
 OF = {"north": NODES[:4], "south": NODES[4:]}
@@ -37,7 +37,7 @@ def values(t: int) -> np.ndarray:
     return np.random.default_rng(t).normal(size=(8, 1)).round(5)
 
 
-def configured(folder: Path, box: str | None, port: int = 1, **edge: Any) -> Path:
+def configured(folder: Path, box: str | None, kind: str = "mqtt", broker: Any = None, **edge: Any) -> Path:
     """What an operator writes for one box; the same for all but for names of clients and topics."""
     folder.mkdir(exist_ok=True)
     (folder / "key").write_text(KEY)
@@ -45,9 +45,7 @@ def configured(folder: Path, box: str | None, port: int = 1, **edge: Any) -> Pat
     sinks: dict[str, Any] = {"out": {"type": "file", "path": str(folder / "out.jsonl")}}
     group: dict[str, Any] = {"boxes": OF, "patience": PATIENCE, **edge}
     if box is not None:
-        broker = {"type": "mqtt", "host": "127.0.0.1", "port": port, "timeout": "2s"}
-        sources["near"] = {**broker, "topics": [f"edge/{OTHER[box]}"], "qos": 0, "client_id": f"{box}-in"}
-        sinks["near"] = {**broker, "topic": f"edge/{box}", "client_id": f"{box}-out"}
+        sources["near"], sinks["near"] = brokers.near(kind, broker, box, OTHER[box])
         group |= {"box": box, "source": "near", "sink": "near", "key_file": str(folder / "key")}
     return rig.write_config(
         folder, sources=sources, sinks=sinks, edge=group, align={"step": "1s", "lateness": 0},
@@ -58,18 +56,23 @@ def configured(folder: Path, box: str | None, port: int = 1, **edge: Any) -> Pat
 class Site:
     """Both boxes and their broker, from what one process has learnt of the whole network."""
 
-    def __init__(self, folder: Path) -> None:
-        self.broker = servers.mosquitto(folder / "broker")
+    def __init__(self, folder: Path, kind: str = "mqtt") -> None:
+        self.broker = brokers.started(kind, folder / "broker")
         config = Config.load(configured(folder / "whole", None))
         self.whole = Plan.of(config).fresh()
         self.whole.learn(np.array([values(t) for t in range(LEARN)]), START + np.arange(LEARN, dtype=float))
         save_learnt(config.state, config.diagnosis, self.whole)
         self.folders = {box: folder / box for box in OF}
         for box, place in self.folders.items():
-            configured(place, box, self.broker.port)
+            configured(place, box, kind, self.broker)
             shutil.copytree(folder / "whole" / "state", place / "state")
         self.boxes = {box: self.start(box) for box in OF}
         self.sent = LEARN - 1
+        for box in OF:
+            self.connected(box)
+
+    def eavesdrop(self) -> None:
+        """A client of our own, at Mosquitto."""
         self.client = paho.Client(CallbackAPIVersion.VERSION2)
         self.heard: list[bytes] = []
         self.client.on_message = lambda client, data, message: self.heard.append(message.payload)
@@ -77,8 +80,6 @@ class Site:
         self.client.reconnect_delay_set(0.1, 0.5)  # type: ignore[no-untyped-call]
         self.client.connect("127.0.0.1", self.broker.port)
         self.client.loop_start()
-        for box in OF:
-            self.connected(box)
 
     def start(self, box: str) -> rig.Service:
         return rig.Service(self.folders[box] / "config.yaml").wait_ready()
@@ -134,7 +135,6 @@ class Site:
         return rig.records(self.folders[box] / "out.jsonl")
 
     def stop(self) -> None:
-        self.client.loop_stop()
         for one in self.boxes.values():
             if one.process.poll() is None:
                 one.kill()
@@ -144,11 +144,26 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = Site(tmp_path_factory.mktemp("site"))
+    made.eavesdrop()
     yield made
+    made.client.loop_stop()
     made.stop()
 
 
+@pytest.mark.parametrize("kind", ["nats", "redis", "kafka"])
+def test_they_give_the_bits_of_one_process_over_any_broker(kind: str, tmp_path: Path) -> None:
+    made = Site(tmp_path, kind)
+    try:
+        gives_the_bits_of_one_process(made)
+    finally:
+        made.stop()
+
+
 def test_they_give_the_bits_of_one_process(site: Site) -> None:
+    gives_the_bits_of_one_process(site)
+
+
+def gives_the_bits_of_one_process(site: Site) -> None:
     for t in range(LEARN, LEARN + 25):
         (site.tick if t == LEARN else site.in_time)(t)  # the first closes no tick
         row = zip(NODES, values(t).tolist(), strict=True)

@@ -20,10 +20,11 @@ NETWORK = Network.of([f"n{v}" for v in range(N)], RING + RING.T)
 
 
 @cache
-def learnt(ticks=1200, seed=0, budget="1 per 250 ticks"):
+def learnt(ticks=1200, seed=0, budget="1 per 250 ticks", parts=1):
     """A calibrated pipeline and what it said on the way."""
     told = []
-    made = Pipeline(NETWORK, 1, settings(alarm={"budget": budget, "seed": seed}))
+    groups = {"alarm": {"budget": budget, "seed": seed}, "engine": {"parts": parts}}
+    made = Pipeline(NETWORK, 1, settings(**groups))
     history = np.random.default_rng(100 + ticks).normal(size=(ticks, N, 1))
     made.learn(history, progress=lambda what, share: told.append((what, share)))
     return made, told
@@ -169,12 +170,14 @@ def test_node_without_history_is_left_out():
     assert np.isfinite(np.delete(made.statistic, 4)).all()
 
 
-def test_promise_is_kept_on_fresh_data():
+@pytest.mark.parametrize("parts", [1, 4])
+def test_promise_is_kept_on_fresh_data(parts):
     """Promised 1 false incident per 250 ticks: 12,000 fresh quiet ticks open .6 to 1.6 times the 48 promised.
 
     The interval covers the chance of the count (±28 %, two sd) and of thresholds learnt from 3000 ticks.
     """
-    made, _ = learnt(4000)
+    made, _ = learnt(4000, parts=parts)
+    assert len(made.engine.cut.parts) == parts
     rng = np.random.default_rng(7)
     opened = 0
     nodes = np.tile(np.arange(N, dtype=np.int32), 1000)

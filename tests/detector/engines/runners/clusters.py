@@ -58,6 +58,19 @@ def power_off(node: Any) -> None:
         process.wait(60)
 
 
+def actors(node: Any) -> list[int]:
+    """The processes of a machine that hold shards."""
+    own = [info.process.pid for kind in node.all_processes.values() for info in kind]
+    return [pid for process in own for pid in children(process) if b"ray::Actor" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def children(pid: int) -> list[int]:
     """Of a process, theirs included."""
     found = []

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -104,6 +106,48 @@ def test_a_stalled_worker_is_replaced(
     engine.holders.close()
 
 
+def test_all_that_fail_come_back_side_by_side(
+    running: Running, whole: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None goes on until all of them have begun, which takes for ever if it is one after the other."""
+    together, repeated, begun = Barrier(4, timeout=60.0), Cluster._repeated, set()
+
+    def all_begun(cluster: Cluster, member: module.Member, wait: module.Wait) -> Any:
+        if member not in begun:
+            begun.add(member)
+            together.wait()
+        return repeated(cluster, member, wait)
+
+    engine = running.engine(4)
+    play(engine, 0, 60)
+    for _, process in processes(engine):
+        os.kill(process, signal.SIGKILL)
+    monkeypatch.setattr(Cluster, "_repeated", all_begun)
+    play(engine, 60)
+    assert bits(engine) == whole
+    assert engine.holders.recovered == 4
+    engine.holders.close()
+
+
+def test_what_never_answers_is_left_behind(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the head is gone: Ray waits for a minute to make an actor, and then ends the process."""
+    engine = running.engine(2)
+    play(engine, 0, 20)
+    engine.holders.deadline = 0.5
+    stalled = [process for _, process in processes(engine)]
+    monkeypatch.setattr(Cluster, "_actor", lambda self: Event().wait())
+    for process in stalled:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(EngineUnavailable, match="a shard did not come back"):
+            play(engine, 20, 30)
+    finally:
+        for process in stalled:
+            if clusters.there(process):
+                os.kill(process, signal.SIGKILL)
+        engine.holders.close()
+
+
 def test_an_answer_comes_from_whom_is_back(running: Running) -> None:
     """Somebody who dies between a tick and a question."""
     one, engine = made(), running.engine(2)
@@ -176,7 +220,7 @@ def test_folders_of_runs_that_are_gone_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_lost_machine_leaves_its_shards_to_others(running: Running, whole: list[bytes]) -> None:
-    """The last test: it leaves one machine only."""
+    """It leaves one machine only."""
     engine = running.engine(2)
     play(engine, 0, 60)
     lost = processes(engine)[0][0]
@@ -186,3 +230,26 @@ def test_a_lost_machine_leaves_its_shards_to_others(running: Running, whole: lis
     assert bits(engine) == whole
     assert lost not in {where for where, _ in processes(engine)}
     engine.holders.close()
+
+
+def test_nothing_is_waited_for_beyond_six_deadlines(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test: no machine is left, so that no shard can come back, however often it is tried."""
+    engine = running.engine(2)
+    play(engine, 0, 20)
+    engine.holders.deadline = 1.0
+    here = {where for where, _ in processes(engine)}
+    ends, get = [], module.ray.get
+
+    def noted(ref: Any, *, timeout: float) -> Any:
+        ends.append(time.monotonic() + timeout)
+        return get(ref, timeout=timeout)
+
+    clusters.power_off(next(n for n in (running.first, running.second) if n.node_id in here))
+    monkeypatch.setattr(module.ray, "get", noted)
+    began = time.monotonic()
+    with pytest.raises(EngineUnavailable, match="a shard did not come back"):
+        play(engine, 20, 30)
+    assert len(ends) > 4
+    assert max(ends) <= began + 6.0 + 1.0  # and a second for a tick that does not fail at once

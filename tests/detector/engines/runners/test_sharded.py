@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from detector.engines.density_ratio import DensityRatioEngine
+from detector.engines.runners.base import started
 from detector.engines.runners.shard import Answer, OutOfTurn, Shard, Turn
 from detector.engines.runners.sharded import ShardedEngine
 from tests.detector.engines.eventful import GRAPH, LABELS, TICKS, D, N, bits, made, play, settings_of
@@ -58,6 +59,15 @@ def test_shards_give_the_same_bits(whole: list[bytes], most: int, begun: int) ->
     assert bits(shards) == bits(first)
     play(shards, begun)
     assert bits(shards) == whole
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_threads_give_the_same_bits(whole: list[bytes], workers: int) -> None:
+    engine = started(made(), GRAPH, settings_of(type="threads", workers=workers))
+    assert isinstance(engine, ShardedEngine)
+    assert len(engine.held) == 4
+    play(engine)
+    assert bits(engine) == whole
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])
