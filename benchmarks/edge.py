@@ -60,7 +60,7 @@ def learn(k: int) -> dict[str, tuple[dict[str, np.ndarray], bytes]]:
     found, shared = {}, None
     for box in net.boxes(k):
         made = net.learnt(k, box, shared)
-        shared = shared or SharedDictionary.of(made.engine)  # type: ignore[arg-type]
+        shared = shared or SharedDictionary.of(made.engine.shared, made.settings)  # type: ignore[arg-type]
         found[box] = frozen(made)
     return found
 

@@ -1,6 +1,6 @@
 """What an operator is told: 48 simulated hours with 60 events, some accepted, some cleared, some ignored.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/incidents.py [--seeds 0 1 2] [--against PATH/TO/OTHER/bin/python]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/incidents.py [--quick] [--seeds 0 1 2] [--against PYTHON ...]
 
 A grid of sensors with levels and spreads of their own. Events of all kinds come one after the other, some of
 them next to one that is still open, some at the same time elsewhere. For each event:
@@ -68,13 +68,13 @@ class Seen:
     again: int = 0  # incidents about the end of a change that had been accepted
 
 
-def script(graph: nx.Graph[int], seed: int) -> list[Happening]:
-    """60 events in 48 hours: every third begins while the one before lasts, and every sixth next to it."""
+def script(graph: nx.Graph[int], seed: int, hours: int, events: int) -> list[Happening]:
+    """Every third begins while the one before lasts, and every sixth next to it."""
     rng = np.random.default_rng([seed, 5])
-    ticks = int(HOURS * 3600 / STEP)
+    ticks = int(hours * 3600 / STEP)
     happenings: list[Happening] = []
-    third = (ticks - 300) / (EVENTS / 3)  # three events: two after one another, and one beside the second
-    for k in range(EVENTS):
+    third = (ticks - 300) / (events / 3)  # three events: two after one another, and one beside the second
+    for k in range(events):
         last = happenings[-1] if happenings else None
         beside = last if k % 3 == 2 else None
         kind = KINDS[k % len(KINDS)]
@@ -126,13 +126,13 @@ def stream(happenings: list[Happening], seed: int, ticks: int, n: int) -> Floats
     return x
 
 
-def play(seed: int) -> dict[str, Any]:
+def play(seed: int, hours: int = HOURS, events: int = EVENTS) -> dict[str, Any]:
     """One seed under the version that this interpreter has."""
     from detector import NetworkDetector, __version__
 
     graph, centre, scale = world(seed)
-    n, ticks = graph.number_of_nodes(), int(HOURS * 3600 / STEP)
-    happenings = script(graph, seed)
+    n, ticks = graph.number_of_nodes(), int(hours * 3600 / STEP)
+    happenings = script(graph, seed, hours, events)
     settings: dict[str, Any] = {
         "align": {"step": STEP}, "alarm": {"budget": BUDGET, "learn": LEARN},
         "windows": {"reference": 150, "tests": [5, 10, 25, 50]},
@@ -147,15 +147,15 @@ def play(seed: int) -> dict[str, Any]:
     stuck = 0
     lines = 0
     for t, row in enumerate(x):
-        events = watch.update(row, time=START + STEP * (t + 0.5))
+        told = watch.update(row, time=START + STEP * (t + 0.5))
         for id in [id for id, k in owner.items() if k is not None and id in watch.pipeline.incidents.open]:
             one = happenings[owner[id]]  # type: ignore[index]
             if t == opened[id] + 25:
                 look(seen[owner[id]], one, watch.pipeline.incidents.open[id])  # type: ignore[index]
             due = {"accept": opened[id] + 30, "clear": one.end + 5, "ignore": -1}[one.does]
             if t == due:
-                events += getattr(watch, one.does)(id, START + STEP * (t + 0.5))
-        for event in events:
+                told += getattr(watch, one.does)(id, START + STEP * (t + 0.5))
+        for event in told:
             lines += event.event.startswith("incident.")
             stuck += event.event == "node.stuck"
             if event.event == "node.stuck":
@@ -257,24 +257,28 @@ def _line(run: dict[str, Any]) -> list[object]:
 def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--quick", action="store_true", help="one seed, 6 events in 6 hours")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--against", type=Path, nargs="*", default=[], help="interpreters of other versions")
     parser.add_argument("--json", action="store_true", help="one line for each seed, nothing else")
     parser.add_argument("--details", action="store_true", help="every event of the first seed")
     args = parser.parse_args()
+    length = (6, 6) if args.quick else (HOURS, EVENTS)
+    if args.quick:
+        args.seeds = args.seeds[:1]
     if args.json:
         for seed in args.seeds:
-            print(json.dumps(play(seed)), flush=True)
+            print(json.dumps(play(seed, *length)), flush=True)
         return
     runs: dict[str, list[dict[str, Any]]] = {}
     for python in args.against:
         done = subprocess.run(
-            [python, __file__, "--json", "--seeds", *map(str, args.seeds)],
+            [python, __file__, "--json", *["--quick"] * args.quick, "--seeds", *map(str, args.seeds)],
             check=True, capture_output=True, text=True, cwd=python.parent.parent.parent,
         )  # fmt: skip
         found = [json.loads(line) for line in done.stdout.splitlines()]
         runs[f"{found[0]['version']} ({python.parent.parent.parent.name})"] = found
-    runs["this"] = [play(seed) for seed in args.seeds]
+    runs["this"] = [play(seed, *length) for seed in args.seeds]
     show(runs)
     if args.details:
         for event in runs["this"][0]["events"]:

@@ -103,7 +103,7 @@ class Site:
         hook.delay = 30.0 if 25 <= at < 35 else 0.0
 
     def look_and_label(self, url: str) -> None:
-        """Every page once, and a label for every incident that has none."""
+        """Every page once, and a label and a comment for every incident that has none."""
         for page in PAGES:
             ask(url + page)
         for one in json.loads(ask(f"{url}/api/v1/incidents?limit=50"))["incidents"]:
@@ -115,6 +115,7 @@ class Site:
                     "type": f"kind {self.labelled % 3}",
                 }
                 ask(f"{url}/api/v1/incidents/{one['incident']}/label", said)
+                ask(f"{url}/api/v1/incidents/{one['incident']}/comments", {"text": f"seen {self.labelled}"})
 
     def reload(self, daemon: Daemon) -> None:
         """A configuration that differs, taken over: the pipeline is built anew, and a sink replaced."""
@@ -253,13 +254,12 @@ def main() -> None:
     received = {name: last[f'samples_received_total{{source="{name}"}}'] for name in site.sent}
     opened = last['events_total{event="incident.opened"}']
     dropped = last['outbox_dropped_total{sink="hook"}']
-    sizes = {series.split('"')[1]: round(value / 1e6, 1) for series, value in last.items()
-             if series.startswith("state_size_bytes")}  # fmt: skip
+    parts = [(series.split('"')[1], value) for series, value in last.items() if "state_size_bytes" in series]
+    print(table(("part of the state", "MB"), [[part, value / 1e6] for part, value in parts]))
     print(f"sent {site.sent}, received {received}, {site.unanswered} requests without answer; "
           f"{looks[-1, 0]:.0f} ticks, {opened:.0f} incidents, {looks[-1, 1]:.0f} records "
           f"({hourly:.0f} per hour of the network), {site.labelled} labels, {site.reloaded} reloads, "
-          f"{dropped:.0f} records dropped; CPU {last['cpu'] / last['seconds']:.1%} of a core; "
-          f"state in MB: {sizes}")  # fmt: skip
+          f"{dropped:.0f} records dropped; CPU {last['cpu'] / last['seconds']:.1%} of a core")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ ANALYZED = "incident.analyzed"  # what was found out later: one more annotation
 
 
 class AlertmanagerSink(Sink):
-    """One alert per incident: firing from its first record until one whose event ends it.
+    """One alert per incident, firing from its first record until a record ends it.
 
     The incident is the record's "incident" (its "id" if it has no such field), the start its "opened",
     "onset" or "time". Records that belong to no incident ("incident" is null) are no alerts: they go by.
@@ -48,7 +48,7 @@ class AlertmanagerSink(Sink):
         )
         console_url: str | None = Field(
             default=None,
-            description="Address at which people reach the detector's console, such as "
+            description="Public address of the detector's console, such as "
             "https://detector.example: alerts link to the incident's page.",
         )
         resend: Duration = Field(default=60.0, description="How often alerts are repeated.", gt=0)
@@ -192,7 +192,9 @@ class AlertmanagerSink(Sink):
 def _text(value: Any) -> str:
     for key, between in (("name", ", "), ("text", "; ")):  # nodes, and what changed, as people read them
         if isinstance(value, list) and value and all(isinstance(one, dict) and key in one for one in value):
-            value = between.join(str(one[key]) for one in value)
+            value = between.join(
+                f"{one[key]} (possibly)" if one.get("changed") is False else str(one[key]) for one in value
+            )
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 

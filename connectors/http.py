@@ -37,7 +37,9 @@ class _Request:
 
 
 class HttpSource(Source):
-    """POST {prefix}/ingest (JSON, CSV), /write and /api/v2/write (line protocol), /v1/metrics (OTLP) and
+    """Samples pushed over HTTP: JSON, CSV, line protocol, OpenTelemetry, Prometheus remote write.
+
+    POST {prefix}/ingest (JSON, CSV), /write and /api/v2/write (line protocol), /v1/metrics (OTLP) and
     /api/v1/write (remote write).
 
     With an `Idempotency-Key` header a batch that was committed is not taken twice: the last ids travel

@@ -37,7 +37,7 @@ class _Settings(WithSecrets):
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
         default="SCRAM-SHA-512", description="SASL mechanism."
     )
-    tls: Tls | None = Field(default=None, description="TLS settings; none: no TLS.")
+    tls: Tls | None = Field(default=None, description="TLS settings; default: no TLS.")
     timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
     options: dict[str, str | int | bool] = Field(
         default_factory=dict, description="Further librdkafka settings; no secrets here."
@@ -87,7 +87,7 @@ class _Settings(WithSecrets):
 
 
 class KafkaSource(Source):
-    """Samples from Kafka topics by a consumer group; offsets are committed after our commit.
+    """Samples from Kafka topics by a consumer group; offsets are committed after the state is committed.
 
     A partition starts at the later of the daemon's position and the group's committed offset.
     """

@@ -42,8 +42,10 @@ class _Settings(WithSecrets):
     username: str | None = Field(default=None, description="User name.")
     password: Secret = Field(default=None, description="Password, as ${VARIABLE}.")
     password_file: FilePath | None = Field(default=None, description="File with the password.")
-    tls: Tls | None = Field(default=None, description="TLS settings; none: no TLS.")
-    keepalive: Duration = Field(default=30.0, description="Longest silence before a ping.", ge=1, le=65535)
+    tls: Tls | None = Field(default=None, description="TLS settings; default: no TLS.")
+    keepalive: Duration = Field(
+        default=30.0, description="Interval after which a ping is sent.", ge=1, le=65535
+    )
     timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
 
 
@@ -179,10 +181,14 @@ class MqttSource(Source):
         topics: list[str] = Field(description="Topic filters to subscribe to.", min_length=1)
         qos: Literal[0, 1] = Field(default=1, description="0: at most once; 1: until acknowledged.")
         client_id: str = Field(
-            default="detector", description="Fixed name: the broker keeps the session under it.", min_length=1
+            default="detector",
+            description="Fixed client name under which the broker keeps the session.",
+            min_length=1,
         )
         session_expiry: Duration = Field(
-            default=7 * 86400.0, description="How long the broker keeps the session while we are away.", ge=0
+            default=7 * 86400.0,
+            description="How long the broker keeps the session while the daemon is disconnected.",
+            ge=0,
         )
         shared: str | None = Field(
             default=None, description="Group name of a shared subscription.", pattern=r"^[^/+#]+$"
@@ -191,11 +197,15 @@ class MqttSource(Source):
             default=1, description="Connections of the shared subscription.", ge=1, le=32
         )
         receive_maximum: int = Field(
-            default=20_000, description="Most unacknowledged QoS 1 messages in flight.", ge=1, le=65535
+            default=20_000,
+            description="Largest number of unacknowledged QoS 1 messages in flight.",
+            ge=1,
+            le=65535,
         )
         max_pending: int = Field(
             default=100_000,
-            description="Most QoS 0 messages held, 32 MiB of them at most; more are dropped and counted.",
+            description="Largest number of QoS 0 messages held (at most 32 MiB); further ones are dropped "
+            "and counted.",
             ge=1,
         )
         decode: Decode = Field(default=Decode(), description="How a message is read.")

@@ -33,7 +33,7 @@ class _Settings(WithSecrets):
     token: Secret = Field(default=None, description="Token, as ${VARIABLE}.")
     token_file: FilePath | None = Field(default=None, description="File with the token.")
     credentials_file: FilePath | None = Field(default=None, description="NATS .creds file (JWT and seed).")
-    tls: Tls | None = Field(default=None, description="TLS settings; none: as the address says.")
+    tls: Tls | None = Field(default=None, description="TLS settings; default: according to the address.")
     timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
 
     @field_validator("servers")
@@ -111,7 +111,9 @@ class NatsSource(Source):
         start: Literal["all", "new"] = Field(default="all", description="Where a new consumer starts.")
         batch: int = Field(default=2000, description="Messages asked for at once.", ge=1, le=100_000)
         max_pending: int = Field(
-            default=50_000, description="Most unacknowledged messages; the server waits beyond.", ge=1
+            default=50_000,
+            description="Largest number of unacknowledged messages; beyond it the server waits.",
+            ge=1,
         )
         ack_wait: Duration = Field(
             default=60.0, description="When the server sends an unacknowledged message again.", ge=1
@@ -302,7 +304,7 @@ class NatsSource(Source):
 
 
 class NatsSink(Sink):
-    """Each record published to JetStream with its id as `Nats-Msg-Id`, so that repeats fall out."""
+    """Each record published to JetStream with its id as `Nats-Msg-Id`, so that repeats are discarded."""
 
     name = "nats"
     raw = True

@@ -57,7 +57,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class PrometheusSource(Source):
-    """Asks for every grid time once it is old enough, and again for `overlap` to catch late series.
+    """Queries every grid time once it is old enough, and again within `overlap` to catch late series.
 
     The position is the last grid time of each query. Within the overlap a (node, time) is given once;
     after a restart everything up to the position counts as given.
@@ -69,7 +69,7 @@ class PrometheusSource(Source):
     guarantee = "No lost alert, no distinct duplicate, as far as the server keeps its data."
 
     class Config(HttpSettings):
-        queries: list[Query] = Field(description="What to ask.", min_length=1)
+        queries: list[Query] = Field(description="The queries.", min_length=1)
         step: Duration = Field(default=15.0, description="Time between two samples.", gt=0)
         delay: Duration = Field(
             default=15.0,

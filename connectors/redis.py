@@ -32,7 +32,7 @@ class _Settings(WithSecrets):
     username: str | None = Field(default=None, description="User name.")
     password: Secret = Field(default=None, description="Password, as ${VARIABLE}.")
     password_file: FilePath | None = Field(default=None, description="File with the password.")
-    tls: Tls | None = Field(default=None, description="TLS settings; none: no TLS.")
+    tls: Tls | None = Field(default=None, description="TLS settings; default: no TLS.")
     timeout: Duration = Field(default=10.0, description="Longest wait for a connection or an answer.", gt=0)
 
     def client(self) -> Any:

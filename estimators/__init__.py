@@ -12,10 +12,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from estimators.core.base import Estimator, NotFittedError, Selection
+from estimators.core.base import Estimator, Selection
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
+from estimators.core.parameters import NotFittedError
 from estimators.datasets.scenarios import SCENARIOS, Scenario, scenario
 from estimators.ratio.grulsif import Grulsif, Pool
 from estimators.ratio.grulsif_by_node import GrulsifByNode

@@ -100,9 +100,12 @@ def answers(url: str) -> Callable[[], bool]:
 
 def mosquitto(
     folder: Path, password: tuple[str, str] | None = None, tls: tuple[Path, Path] | None = None,
-    persistent: bool = False,
+    persistent: bool = False, more: Sequence[str] = (),
 ) -> Server:  # fmt: skip
-    """Mosquitto; `tls` is (certificate, key); a persistent one writes sessions to disk at every change."""
+    """Mosquitto; `tls` is (certificate, key); a persistent one writes sessions to disk at every change.
+
+    `more` are further lines of its configuration.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     lines = [
@@ -113,6 +116,7 @@ def mosquitto(
         "autosave_interval 1",
         "log_type error",
         "max_queued_messages 100000",
+        *more,
     ]
     if os.geteuid() == 0:
         lines.append("user root")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -181,6 +182,16 @@ def test_links_lead_somewhere(name: str) -> None:
         assert target.exists(), f"{name}: {link}"
         if anchor:
             assert anchor in slugs(target.read_text()), f"{name}: {link}"
+
+
+@pytest.mark.parametrize("name", list(TEXT))
+def test_modules_that_are_named_exist(name: str) -> None:
+    """Dotted paths of the packages; `detector.NAME` alone may also be an event, a file or an entry point."""
+    for path in re.findall(r"`((?:detector\.\w+|estimators|connectors)(?:\.[A-Za-z_]\w*)+)[`(]", TEXT[name]):
+        try:
+            pkgutil.resolve_name(path)
+        except (ImportError, AttributeError) as error:
+            pytest.fail(f"{name}: {path}: {error}")
 
 
 @pytest.mark.parametrize("name", list(TEXT))

@@ -45,3 +45,10 @@ def test_what_is_here_is_shown_and_what_is_not_has_a_reason() -> None:
             assert re.search(r"`[\w/]+\.py`", where), what
         if how_far.startswith("faithful"):
             assert "::" in shown, f"{what}: said to be faithful, and no test shows it"
+
+
+def test_what_shows_a_row_is_a_test_or_a_section_of_the_benchmarks() -> None:
+    """That the section exists is checked with all other links."""
+    evidence = re.compile(r"`tests/[\w/.]+\.py::\w+`|\[benchmarks\]\(benchmarks/\w+\.md#[^)\s]+\)")
+    for what, *_, shown in ROWS:
+        assert shown == "–" or all(evidence.fullmatch(one) for one in shown.split(", ")), what

@@ -92,3 +92,13 @@ def test_the_daemon_loads_no_more_than_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_no_file_holds_both_sides_of_a_merge() -> None:
+    """Python would not run; a page, a document or a unit would, without a word."""
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True).stdout
+    if not files:
+        pytest.skip("no checkout")
+    marks = re.compile(rb"^(<{7}|>{7}) ", re.MULTILINE)
+    found = [name for name in files.split("\0") if name and marks.search((ROOT / name).read_bytes())]
+    assert found == []

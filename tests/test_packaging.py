@@ -81,8 +81,8 @@ def test_every_connector_that_needs_a_library_has_an_extra() -> None:
     assert needed <= set(everything.removeprefix("detectord[").removesuffix("]").split(","))
 
 
-# `detector` on package indexes is somebody else's program, and `detectord` is on none: anybody may register it.
-# Whoever installs by these names would run what a stranger wrote.
+# `detector` on package indexes is somebody else's program, and `detectord` is on none: anybody may register
+# it. Whoever installs by these names would run what a stranger wrote.
 STRANGER = re.compile(
     r"""(pip3?|pipx|uv(\s+pip)?|uvx|poetry|pdm|conda)\s+(-\S+\s+)*(install|run|add)\s+(-\S+\s+)*['"]?detectord?(\[[\w,]*\])?(?![\w./-])"""
     r"""|['"`]detector\[[\w,]+\]|dependencies\s*=\s*\[[^\]]*['"]detector['"\s<>=~!]"""
@@ -111,8 +111,9 @@ def test_the_search_for_a_strangers_name_finds_it(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["pip install '.[all]'", "pip install detector-example", "pip install .", "apt install ./dist/detectord_*.deb",
-     "pip install 'dist/detectord-0.2.0-py3-none-any.whl[ray]'", 'pip install "$(echo dist/detectord-*.whl)[all]"'],
+    ["pip install '.[all]'", "pip install detector-example", "pip install .",
+     "apt install ./dist/detectord_*.deb", "pip install 'dist/detectord-0.2.0-py3-none-any.whl[ray]'",
+     'pip install "$(echo dist/detectord-*.whl)[all]"'],
 )  # fmt: skip
 def test_the_search_for_a_strangers_name_spares_ours(line: str) -> None:
     assert not STRANGER.search(line)

@@ -41,10 +41,10 @@ class Decode(Settings):
     node: str | None = Field(
         default=None, description="Path to the node id, or a template such as {site}/{id}."
     )
-    node_constant: str | None = Field(
-        default=None, description="The node id, when all samples are of one node."
+    node_constant: str | None = Field(default=None, description="Node id, if all samples belong to one node.")
+    topic: str | None = Field(
+        default=None, description="Template that takes the node from the topic, such as sensors/{node}/+."
     )
-    topic: str | None = Field(default=None, description="Take the node from the topic: sensors/{node}/+.")
     values: str | list[str] | None = Field(
         default=None, description="Path to the value or vector, or one per component."
     )

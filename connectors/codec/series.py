@@ -29,12 +29,12 @@ class Point(NamedTuple):
 
 
 class Series(Settings):
-    """Which series become which component of which node."""
+    """How series map to nodes and components."""
 
     metrics: list[str] | None = Field(
         default=None,
         description='Metrics that are the components, in this order, such as node_load1 or cpu{mode="user"}; '
-        "others are not looked at. null: every series is a node of its own, with one component.",
+        "others are ignored. null: every series is a node of its own, with one component.",
         min_length=1,
         max_length=MAX_VALUES,
     )
@@ -42,9 +42,7 @@ class Series(Settings):
         default=None,
         description="With metrics: the node id from labels or attributes, such as {job}/{instance}.",
     )
-    within: Duration = Field(
-        default=1.0, description="Numbers of a node no further apart than this are one sample."
-    )
+    within: Duration = Field(default=1.0, description="Numbers of a node within this time form one sample.")
     max_bytes: Size = Field(default=4 * 2**20, description="Largest request, after decompression.", gt=0)
 
     @model_validator(mode="after")

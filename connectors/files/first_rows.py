@@ -32,7 +32,7 @@ PARQUET, GZIP = b"PAR1", b"\x1f\x8b"
 
 
 class FileDecode(Decode):
-    """How a file is read; what is not given is found from its first rows."""
+    """How a file is read; keys that are not set are derived from its first rows."""
 
     format: Literal["auto", "json", "csv", "influx", "parquet"] = Field(  # type: ignore[assignment]
         default="auto",

@@ -102,22 +102,20 @@ def _plain(error: Exception) -> str:
 
 
 class Tls(WithSecrets):
-    """How to trust the other side and how to prove who we are. TLS 1.2 at least, always verified."""
+    """Trust and authentication of TLS connections: TLS 1.2 or later, always verified."""
 
     ca_file: FilePath | None = Field(
         default=None, description="Certificates to trust (PEM); default: the system's."
     )
     cert_file: FilePath | None = Field(
-        default=None, description="Our own certificate (PEM), if the peer asks for one."
+        default=None, description="Client certificate (PEM), if the server requires one."
     )
     key_file: FilePath | None = Field(default=None, description="Private key of cert_file (PEM).")
     key_password: Secret = Field(default=None, description="Password of key_file, as ${VARIABLE}.")
     key_password_file: FilePath | None = Field(
         default=None, description="File with the password of key_file."
     )
-    verify_hostname: bool = Field(
-        default=True, description="Whether the certificate must name the host we called."
-    )
+    verify_hostname: bool = Field(default=True, description="Whether the certificate must name the host.")
 
     @model_validator(mode="after")
     def _pairs(self) -> Tls:

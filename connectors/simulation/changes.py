@@ -24,11 +24,13 @@ class Pattern(Settings):
     """What a change does, to how many nodes, and how long: a change without its time."""
 
     type: str | None = Field(
-        default=None, description="What people would call it; the kind if not given.", min_length=1,
+        default=None, description="Name of the event; default: its kind.", min_length=1,
         max_length=100,
     )  # fmt: skip
-    kind: Kind = Field(default="mean", description="What changes in the distribution.")
-    size: float = Field(default=2.0, description="How much, in standard deviations (spread: factor).")
+    kind: Kind = Field(default="mean", description="Aspect of the distribution that changes.")
+    size: float = Field(
+        default=2.0, description="Size of the change, in standard deviations (spread: a factor)."
+    )
     fade: float = Field(
         default=1.0, gt=0, le=1,
         description="Factor on the size per hop from the first node (mean, spread, drift).",
@@ -46,7 +48,7 @@ class Pattern(Settings):
         description="At most this many further nodes, chosen at random, if nodes is a number.",
     )
     lasts: Duration | None = Field(
-        default=None, description="How long it lasts; default: for ever, in patterns a third of `every`."
+        default=None, description="Duration; default: permanent, in patterns a third of `every`."
     )
 
     @model_validator(mode="after")
@@ -68,7 +70,7 @@ class Pattern(Settings):
 class Change(Pattern):
     """One change: when it begins and ends, where, and how."""
 
-    at: Duration = Field(description="When it begins, after the start of the simulation.")
+    at: Duration = Field(description="Start, relative to the start of the simulation.")
 
 
 class Corrupt(Settings):
@@ -83,7 +85,7 @@ class Corrupt(Settings):
         gt=0,
         description="Size of the error in standard deviations, up or down; varies by a third.",
     )
-    at: Duration = Field(default=0.0, description="When it begins, after the start of the simulation.")
+    at: Duration = Field(default=0.0, description="Start, relative to the start of the simulation.")
 
 
 class Planned(NamedTuple):

@@ -60,7 +60,7 @@ class SimulateSource(Source):
             default=0.3, description="Weight of each neighbour's noise in a node's own.", ge=0, le=1
         )
         start: float | None = Field(
-            default=None, description="Time of the first sample (unix); default: when it first ran."
+            default=None, description="Time of the first sample (unix); default: the time of the first run."
         )
         ticks: int | None = Field(
             default=None, description="Number of samples per node after which the source ends.", ge=0
@@ -73,7 +73,7 @@ class SimulateSource(Source):
         )
         first: Duration | None = Field(
             default=None,
-            description="When the first of these begins; default: after one such interval.",
+            description="Start of the first of these; default: after one such interval.",
             ge=0,
         )
         patterns: list[Pattern] = Field(
@@ -81,7 +81,7 @@ class SimulateSource(Source):
             description="The changes that `every` cycles through; default: one of each kind.",
         )
         corrupt: Corrupt | None = Field(
-            default=None, description="Sensors that send isolated wrong readings; null: none."
+            default=None, description="Sensors that send isolated corrupt readings; null: none."
         )
         offset: float = Field(
             default=0.0, description="Largest constant offset of a sensor, up or down.", ge=0

@@ -42,37 +42,44 @@ class Fit(Arguments):
     target: Annotated[
         str | list[str], Meta(description="Column that the model predicts; a list of several for one model.")
     ]
-    incident: Annotated[str, Meta(description="Incident whose shift is to be met.")]
+    incident: Annotated[str, Meta(description="Incident whose change the model is adapted to.")]
     features: Annotated[
-        list[str], Meta(description="Columns that it predicts from; all components of the node if not given.")
+        list[str], Meta(description="Input columns; default: all components of the node.")
     ] = msgspec.field(default_factory=list)
     present: Annotated[
         str | list[str] | None,
-        Meta(description="Column of the predictions of the model in use; a list, one for each target."),
+        Meta(
+            description="Column with the predictions of the present model; a list if there are several "
+            "targets."
+        ),
     ] = None
-    node: Annotated[str | None, Meta(description="Node; the strongest if not given.")] = None
-    ratio: Annotated[Literal["spectral", "grulsif"], Meta(description="How weights are estimated.")] = (
-        "spectral"
-    )
+    node: Annotated[str | None, Meta(description="Node; default: the one with the largest statistic.")] = None
+    ratio: Annotated[
+        Literal["spectral", "grulsif"], Meta(description="Method that estimates the weights.")
+    ] = "spectral"
     model: Annotated[Literal["kernels", "line"], Meta(description="What is fitted.")] = "kernels"
     scheme: Annotated[
         Literal["tikhonov", "iterated", "cutoff", "landweber"],
         Meta(description="Regularisation of the ratio and of the model."),
     ] = "iterated"
     order: Annotated[
-        Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="Of the iterated scheme; 3 if not given.")
+        Annotated[int, Meta(ge=1, le=20)] | None,
+        Meta(description="Order of the iterated scheme; default: 3."),
     ] = None
     least_size: Annotated[float, Meta(ge=5.0, description="Refuse below this effective sample size.")] = (
         LEAST_SIZE
     )
     most_outside: Annotated[
-        float, Meta(ge=0.0, le=1.0, description="Refuse if more of the values lie where no pair is.")
+        float,
+        Meta(
+            ge=0.0,
+            le=1.0,
+            description="Refuse if a larger share of the values lies outside the range of the pairs.",
+        ),
     ] = MOST_OUTSIDE
     seed: Annotated[int, Meta(ge=0, description="Of the folds.")] = 0
-    name: Annotated[
-        str, Meta(max_length=200, description="Keep it under this name; NODE.TARGET if not given.")
-    ] = ""
-    page: Annotated[bool, Meta(description="Give a page about it, too.")] = False
+    name: Annotated[str, Meta(max_length=200, description="Name of the model; default: NODE.TARGET.")] = ""
+    page: Annotated[bool, Meta(description="Also return an HTML report.")] = False
 
     @property
     def targets(self) -> list[str]:
@@ -220,5 +227,5 @@ ACTIONS: dict[str, Action] = {
     "fit": Action("Refit a model under the shift of an incident, and keep it.", fit, Fit, file=True),
     "show": Action("List the models that are kept.", show),
     "export": Action("Write a model file.", export, Name, file=True),
-    "forget": Action("Forget a model.", forget, Name),
+    "forget": Action("Delete a model.", forget, Name),
 }

@@ -23,7 +23,7 @@ WRITTEN = click.Path(path_type=Path, dir_okay=False)
 
 @click.group()
 def adapt() -> None:
-    """Refit a calibration or soft-sensor model to where the values are after a change."""
+    """Refit a calibration or soft-sensor model to the values after a change."""
 
 
 @adapt.command()
@@ -31,31 +31,32 @@ def adapt() -> None:
 @click.option("--target", "targets", required=True, multiple=True, metavar="COLUMN",
               help="What the model predicts; may be repeated: several have one model.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="COLUMN",
-              help="What it predicts from; may be repeated. All other columns if not given; with --incident "
-              "all components of the node.")  # fmt: skip
+              help="Input column; may be repeated. Default: all other columns; with --incident all "
+              "components of the node.")  # fmt: skip
 @click.option("--present", multiple=True, metavar="COLUMN",
-              help="Predictions of the model in use, to compare with; one for each target.")  # fmt: skip
+              help="Column with the predictions of the present model, for comparison; one for each "
+              "target.")  # fmt: skip
 @click.option("--values", "values_path", type=FILE, help="CSV of the features since the change.")
 @click.option("--reference", "reference_path", type=FILE,
-              help="CSV of the features before it; the labelled pairs if not given.")  # fmt: skip
+              help="CSV of the features before the change; default: the labelled pairs.")  # fmt: skip
 @click.option("--incident", help="Take the values since the change from this incident instead of a file.")
-@click.option("--node", help="Node of the incident; the strongest if not given.")
-@click.option("--name", help="Name under which the model is kept in the state; NODE.TARGET if not given.")
+@click.option("--node", help="Node of the incident; default: the one with the largest statistic.")
+@click.option("--name", help="Name of the model in the state; default: NODE.TARGET.")
 @click.option("--ratio", type=click.Choice(["spectral", "grulsif"]), default="spectral", show_default=True,
-              help="How the weights are estimated.")  # fmt: skip
+              help="Method that estimates the weights.")  # fmt: skip
 @click.option("--model", type=click.Choice(["kernels", "line"]), default="kernels", show_default=True,
               help="What is fitted.")  # fmt: skip
 @click.option("--scheme", type=click.Choice(["tikhonov", "iterated", "cutoff", "landweber"]),
               default="iterated", show_default=True,
               help="Regularisation of the ratio and of the model.")  # fmt: skip
-@click.option("--order", type=click.IntRange(1, 20), help="Of the iterated scheme; 3 if not given.")
+@click.option("--order", type=click.IntRange(1, 20), help="Order of the iterated scheme; default: 3.")
 @click.option("--least-size", type=click.FloatRange(min=5.0), default=30.0, show_default=True,
               help="Refuse below this effective sample size.")  # fmt: skip
 @click.option("--most-outside", type=click.FloatRange(0.0, 1.0), default=0.5, show_default=True,
-              help="Refuse if a larger share of the values lies where no pair is.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the folds.")
+              help="Refuse if a larger share of the values lies outside the range of the pairs.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the cross-validation folds.")
 @click.option("--output", "-o", type=WRITTEN, required=True, metavar="MODEL.json", help="The model file.")
-@click.option("--report", "report_path", type=WRITTEN, metavar="FILE.html", help="Write a page about it.")
+@click.option("--report", "report_path", type=WRITTEN, metavar="FILE.html", help="Write an HTML report.")
 @config_option
 @json_option
 def fit(
@@ -63,7 +64,7 @@ def fit(
     values_path: Path | None, reference_path: Path | None, incident: str | None, node: str | None,
     name: str | None, output: Path, report_path: Path | None, config_path: Path, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
-    """Weight labelled PAIRS by where the values are now, and fit the model again.
+    """Refit a model, weighting labelled PAIRS by the distribution of the present values.
 
     PAIRS is a CSV file with a header: one row per labelled observation. The values since the change are in a
     file (--values; needs neither daemon nor configuration), or in the case file of an incident (--incident).
@@ -203,7 +204,7 @@ def predict(model: Path, values: Path, output: Path | None) -> None:
 @click.argument("model", type=FILE)
 @json_option
 def show(model: Path, as_json: bool) -> None:
-    """Say what a MODEL file predicts, and how good it was when it was made."""
+    """Show what a MODEL file predicts, and how accurate it was when it was fitted."""
     from detector.adaptation.model_file import AdaptedModel
 
     found = AdaptedModel.load(model)

@@ -105,6 +105,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     Console().print(table)
 
 
+def print_text(lines: Sequence[str]) -> None:
+    """Sentences that contain names from outside."""
+    for line in lines:
+        click.echo(_cell(line))
+
+
 def _cell(value: Any) -> str:
     text = "" if value is None else str(value)
     # Names come from outside: a control character must not reach a terminal.

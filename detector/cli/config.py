@@ -28,12 +28,12 @@ FIRST_S = 5.0  # how long a source may take to bring a message
 @click.option(
     "--connect",
     is_flag=True,
-    help="Also open every source and sink, and decode a message. Not while the daemon runs.",
+    help="Also open every source and sink, and decode one message. Do not use it while the daemon runs.",
 )
 @click.option("--timeout", default=15.0, show_default=True, help="Seconds to wait for each of them.")
 @json_option
 def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> None:
-    """Look a configuration over; everything that is wrong is listed.
+    """Validate a configuration and list all errors.
 
     Exit code 78 if the file is wrong, 69 if a client library is missing or a connector cannot be opened.
     """
@@ -54,7 +54,7 @@ def check(config_path: Path, connect: bool, timeout: float, as_json: bool) -> No
         problems = key_problems(config)
         doubts = [*config.doubts(), *_learnt_otherwise(config)]
         if connect and not lacking:
-            tried = asyncio.run(_try_connectors(config, timeout))
+            tried = asyncio.run(try_connectors(config, timeout))
     except ConfigError as error:
         problems = error.problems
     failed = {name: said for name, said in tried.items() if not said.startswith(OK)}
@@ -128,7 +128,7 @@ def _missing_libraries(config: Config) -> Iterator[Any]:
         yield config.problem(("engine", "type"), f"ray is not installed: run  {install_line('ray')}")
 
 
-async def _try_connectors(config: Config, timeout: float) -> dict[str, str]:
+async def try_connectors(config: Config, timeout: float) -> dict[str, str]:
     """Open and close each connector; what each said. One after the other: the messages stay in order."""
     from detector.runtime.pipeline_thread import Plan
     from detector.storage.lock import Lock
@@ -244,9 +244,9 @@ def schema() -> None:
 @click.command()
 @config_option
 @click.option("--format", "form", type=click.Choice(["dot", "json", "png"]), default=None,
-              help="Default: as the name of the output ends, else dot.")  # fmt: skip
+              help="Default: from the extension of the output, else dot.")  # fmt: skip
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write to this file; a picture needs one.")  # fmt: skip
+              help="Write to this file; required for images.")  # fmt: skip
 def graph(config_path: Path, form: str | None, output: Path | None) -> None:
     """Print the sensor network, or draw it."""
     if form is None:

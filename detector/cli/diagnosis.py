@@ -20,6 +20,7 @@ from detector.cli.common import (
     load_config,
     print_json,
     print_table,
+    print_text,
 )
 from detector.cli.options import config_option, files_of, json_option, options_of
 from detector.settings.renamed import ANALYZERS, deprecated
@@ -151,7 +152,9 @@ def _here(config: Config, work: Callable[[Repository], dict[str, Any]]) -> dict[
 
 
 def _print(result: dict[str, Any]) -> None:
-    """Lists of mappings as tables, the rest as one."""
+    """Lists of mappings as tables, what has words in them, the rest as one table."""
+    worded = {key: _sentences(value) for key, value in result.items() if _sentences(value)}
+    result = {key: value for key, value in result.items() if key not in worded}
     lists = {key: value for key, value in result.items() if _is_table(value)}
     plain = [[key, _words(value)] for key, value in result.items() if key not in lists]
     if plain:
@@ -159,6 +162,14 @@ def _print(result: dict[str, Any]) -> None:
     for key, rows in lists.items():
         columns = list(dict.fromkeys(column for row in rows for column in row))
         print_table(columns, [[_words(row.get(column)) for column in columns] for row in rows], key)
+    for key, sentences in worded.items():
+        print_text([f"{key}:", *(f"  {sentence}" for sentence in sentences)])
+
+
+def _sentences(value: Any) -> list[str]:
+    """Those of a mapping, or of mappings, that say in words what their numbers mean."""
+    rows = value if isinstance(value, list) else [value]
+    return [one for row in rows if isinstance(row, dict) for one in row.get("in_words", ())]
 
 
 def _is_table(value: Any) -> bool:
@@ -177,7 +188,7 @@ def _words(value: Any) -> str:
 @config_option
 @json_option
 def status(config_path: Path, as_json: bool) -> None:
-    """Show which analyzers are active, what was learnt, and how many case files wait."""
+    """Show which analyzers are active, what was learnt, and how many case files are waiting."""
     from detector.events.model import iso
 
     config = load_config(config_path)
@@ -197,7 +208,7 @@ def status(config_path: Path, as_json: bool) -> None:
 diagnosis = Analyzers(
     "diagnosis",
     {"status": status},
-    help="Show and train the analyzers, which find out more about incidents after the alarm.\n\nThe name of "
+    help="Show and train the analyzers, which examine incidents after the alarm.\n\nThe name of "
     "an analyzer is enough: `detector footprint` is `detector diagnosis footprint`.",
 )
 
@@ -216,4 +227,6 @@ class Federate(click.Group):
         """Click sets what it was given: nothing."""
 
 
-federate = Federate("federate", help="Learn with other sites which incidents are false, and of which type.")
+federate = Federate(
+    "federate", help="Learn together with other sites which incidents are false, and of which type."
+)

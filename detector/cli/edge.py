@@ -9,6 +9,7 @@ import click
 
 from detector.cli.common import load_config, print_json
 from detector.cli.options import config_option, json_option
+from detector.events.wording import counted
 
 if TYPE_CHECKING:
     from detector.edge.dictionary import SharedDictionary
@@ -34,12 +35,17 @@ def show(config_path: Path, as_json: bool) -> None:
     if as_json:
         print_json({"box": around.box, "network": around.fingerprint, "boxes": rows})
         return
-    click.echo(f"network {around.fingerprint}: {around.whole.n_nodes} nodes, budget {around.budget}")
+    click.echo(
+        f"network {around.fingerprint}: {counted(around.whole.n_nodes, 'node')}, budget {around.budget}"
+    )
     for row in rows:
         here = " (this box)" if row["box"] == around.box else ""
+        reads = (
+            f"reads {row['ghosts']} of {', '.join(row['neighbours'])}" if row["neighbours"] else "reads none"
+        )
         click.echo(
-            f"  {row['box']}{here}: {row['nodes']} nodes, {row['boundary']} of them at cuts, reads "
-            f"{row['ghosts']} of {', '.join(row['neighbours']) or 'nobody'}; budget {row['budget']}"
+            f"  {row['box']}{here}: {counted(row['nodes'], 'node')}, {row['boundary']} of them at cuts, "
+            f"{reads}; budget {row['budget']}"
         )
 
 
@@ -53,26 +59,25 @@ def export(file: Path, config_path: Path) -> None:
     """
     shared = learnt_dictionary(config_path)
     file.write_bytes(shared.encode())
-    click.echo(f"{file}: {len(shared.atoms)} atoms, fingerprint {shared.fingerprint}")
+    click.echo(f"{file}: {counted(len(shared.atoms), 'atom')}, fingerprint {shared.fingerprint}")
 
 
 def learnt_dictionary(config_path: Path) -> SharedDictionary:
     """That of the state which the configuration names; a running daemon is not disturbed."""
     from detector.edge.dictionary import SharedDictionary
-    from detector.engines.density_ratio.engine import DensityRatioEngine
-    from detector.engines.runners.sharded import ShardedEngine
     from detector.runtime.pipeline_thread import Plan
     from detector.storage.inspect import load_snapshot
 
     config = load_config(config_path)
     folder = config.state.folder()
     snapshot = load_snapshot(folder)
-    engine = None if snapshot is None else Plan.of(config).restored(snapshot).engine
-    if isinstance(engine, ShardedEngine):
-        engine = engine.fresh()
-    if not isinstance(engine, DensityRatioEngine):
+    pipeline = None if snapshot is None else Plan.of(config).restored(snapshot)
+    if pipeline is None or pipeline.engine is None:
         raise ValueError(f"{folder}: nothing is learnt there yet")
-    return SharedDictionary.of(engine)
+    shared = pipeline.engine.fresh().shared  # in this process, however many threads the parts have
+    if shared is None:
+        raise ValueError(f"estimator.name: {config.estimator.name} has nothing that boxes could share")
+    return SharedDictionary.of(shared, pipeline.settings)
 
 
 def _share(around: Surroundings, box: str) -> float:

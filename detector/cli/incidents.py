@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from detector.config.config import Config
 
 Record = dict[str, Any]
-WORTH = ("type", "error", "reload_refused", "lag", "waiting", "set_aside")  # of what a part says about itself
+WORTH = (
+    "type",
+    "error",
+    "reload_refused",
+    "damaged",
+    "lag",
+    "waiting",
+    "set_aside",
+)  # of what a part says about itself
 LIMIT = 1000  # incidents listed, the newest
 DONE = {"accept": "accepted", "clear": "cleared", "label": "labelled"}
 
@@ -26,7 +34,7 @@ DONE = {"accept": "accepted", "clear": "cleared", "label": "labelled"}
 @config_option
 @json_option
 def status(config_path: Path, as_json: bool) -> None:
-    """Ask the running daemon how it is. Exit code 69 if it is not ready, or not there."""
+    """Show the status of the running daemon. Exit code 69 if it is not ready or cannot be reached."""
     daemon = Daemon(load_config(config_path))
     ready: Record = daemon.get("/readyz")
     now: Record = daemon.get("/api/v1/status")
@@ -75,12 +83,12 @@ def _word(value: Any) -> str:
 
 @click.group()
 def incidents() -> None:
-    """List incidents, and tell the daemon what you know about them."""
+    """List incidents, and accept, clear or label them."""
 
 
 @incidents.command("list")
 @config_option
-@click.option("--all", "everything", is_flag=True, help="Ended ones, too.")
+@click.option("--all", "everything", is_flag=True, help="Include closed incidents.")
 @json_option
 def list_(config_path: Path, everything: bool, as_json: bool) -> None:
     """List the open incidents, newest first."""
@@ -114,7 +122,7 @@ def show(incident: str, config_path: Path, as_json: bool) -> None:
 @config_option
 @json_option
 def explain(incident: str, config_path: Path, as_json: bool) -> None:
-    """Tell why an incident was raised: nodes, onset, evidence against threshold, how values changed."""
+    """Explain why an incident was raised: nodes, onset, statistic against threshold, how values changed."""
     records = _records(load_config(config_path), incident)
     if as_json:
         print_json(_split(records)[0])
@@ -128,7 +136,7 @@ def explain(incident: str, config_path: Path, as_json: bool) -> None:
 @click.argument("incident")
 @config_option
 def accept(incident: str, config_path: Path) -> None:
-    """This is the new normal: learn it, and end the incident."""
+    """Accept the change as the new baseline, and close the incident."""
     _tell(config_path, incident, "accept", {})
 
 
@@ -136,7 +144,7 @@ def accept(incident: str, config_path: Path) -> None:
 @click.argument("incident")
 @config_option
 def clear(incident: str, config_path: Path) -> None:
-    """It is over: end the incident, learn nothing from it."""
+    """Close the incident and keep the earlier baseline."""
     _tell(config_path, incident, "clear", {})
 
 
@@ -145,7 +153,7 @@ def clear(incident: str, config_path: Path) -> None:
 @config_option
 @json_option
 def analyze(incident: str, config_path: Path, as_json: bool) -> None:
-    """Analyze an incident again, by what the running daemon knows today."""
+    """Analyze an incident again with what the daemon has learnt meanwhile."""
     daemon = Daemon(load_config(config_path))
     found: list[Record] = daemon.act(incident_path(incident, "analyze"), {})["findings"]
     if as_json:
@@ -167,7 +175,7 @@ def examine(context: click.Context, /, **given: Any) -> None:
 @struct_options(Label)
 @config_option
 def label(incident: str, config_path: Path, said: Record) -> None:
-    """Note what you know about an incident; labels are kept for ever."""
+    """Record what you know about an incident; labels are kept permanently."""
     try:
         parse_label(said)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`detector learn` (also `calibrate`): the baseline and thresholds, from a recording."""
+"""`detector learn`: the baseline and thresholds, from a recording."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="TIME", help="Use samples before this time.")
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
 @click.option("--dry-run", is_flag=True, help="Print the report, save nothing.")
-@click.option("--force", is_flag=True, help="Replace a state that is there.")
-@report_option("Write a page that shows what was learnt.")
+@click.option("--force", is_flag=True, help="Replace an existing state.")
+@report_option("Write an HTML report of what was learnt.")
 @json_option
 def learn(
     file: Path, config_path: Path, begin: str | None, until: str | None, source: str | None, dry_run: bool,
     force: bool, report_path: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Learn thresholds from FILE, a quiet recording, and save them for `detector run`.
+    """Learn the baseline and thresholds from FILE, a quiet recording, and save them for `detector run`.
 
-    FILE holds JSON lines, CSV or Parquet: one sample a row (time, node, values), or one time a row and a
-    column per node, or node.component. The report says what was promised, how it held on data not used, and
-    how fast changes of each size will be found. A short recording is learnt from, and less is promised. Exit
-    code 4: learnt and saved, but a part of the recording that was kept for the check contradicts the budget;
-    thresholds are raised until that part keeps it, and what can be promised instead is printed.
-    `detector calibrate` is the same command.
+    FILE holds JSON lines, CSV or Parquet: one sample per row (time, node, values), or one time per row with a
+    column per node or node.component. The report shows the promised rate of false incidents, how well it
+    held on held-out data, and how quickly changes of each size will be detected. From a short recording less
+    can be promised. Exit code 4: learnt and saved, but the held-out part of the recording contradicts the
+    budget; thresholds are raised until that part keeps it, and the rate that can be promised is printed.
     """
     config = load_config(config_path)
     if not dry_run and not force:

@@ -4,6 +4,7 @@ in use, 78 configuration."""
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from importlib import metadata
@@ -69,10 +70,10 @@ class Commands(click.Group):
 @click.version_option(metadata.version(DISTRIBUTION), prog_name=PROGRAM)
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 def cli(debug: bool) -> None:
-    """Find changes in the signals of a sensor network: one incident per event, a promised rate of false ones.
+    """Detect changes in sensor networks: one incident per event, at a bounded rate of false ones.
 
-    Start with `detector try RECORDING`, which needs no configuration, or see the demonstration with
-    `detector run` and the configuration that comes with the program.
+    Start with `detector try RECORDING`, which needs no configuration, or run the demonstration: `detector
+    run` with the configuration that comes with the program.
     """
     # What client libraries have to say is in our own errors; only `run` has a log for the rest.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -81,7 +82,7 @@ def cli(debug: bool) -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     For example, in ~/.bashrc: eval "$(detector completion bash)"
     """
@@ -96,7 +97,9 @@ for command in (try_, run, check, init, learn, replay, status, top, incidents, e
                 adapt, federate, edge, silence, send_test_alert, outbox, state, graph, schema,
                 completion):  # fmt: skip
     cli.add_command(command)
-cli.add_command(learn, "calibrate")
+calibrate = copy.copy(learn)  # an earlier name of the same command
+calibrate.name, calibrate.hidden = "calibrate", True
+cli.add_command(calibrate)
 
 
 def main() -> None:

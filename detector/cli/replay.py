@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="TIME", help="Learn from all samples before this time.")
 @click.option("--from-state", is_flag=True, help="Start from what `detector learn` saved.")
 @click.option("--source", metavar="NAME", help="Read the file with the decode settings of this source.")
-@report_option("Write a page that shows everything: timeline, network, nodes, calibration.")
+@report_option("Write an HTML report: timeline, network, nodes, calibration.")
 @click.option("--labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE.csv",
-              help="What was really there (start,end,nodes,kind), for the report.")  # fmt: skip
+              help="CSV of the true changes (start,end,nodes,kind), for the report.")  # fmt: skip
 @json_option
 def replay(
     file: Path, config_path: Path, learn_samples: int | None, until: str | None, from_state: bool,
     source: str | None, report_path: Path | None, labels: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run FILE through the detector and print what it would have said.
+    """Run FILE through the detector and print the incidents it would have reported.
 
-    Nothing is sent and no state is touched. Lines for people on a terminal, JSON lines when piped.
+    Nothing is sent and no state is changed. Prints readable lines on a terminal, JSON lines when piped.
     """
     if sum((learn_samples is not None, until is not None, from_state)) > 1:
         raise click.UsageError("give at most one of --learn, --until, --from-state")
@@ -70,11 +70,11 @@ def replay(
                 samples = [sample for sample in samples if sample.time >= learnt_until]
             counts["samples"] += part.batch.received
             counts["refused"] += sum(part.batch.rejected.values())
-            show((track or pipeline).push(samples))
-            show(_analyzed(analyze, pipeline, track))
+            events = (track or pipeline).push(samples)
+            show(events + _analyzed(analyze, pipeline, track))
             progress("replay" if pipeline.phase == "watching" else "learning", part.share)
-        show((track or pipeline).flush())
-        show(_analyzed(analyze, pipeline, track))
+        events = (track or pipeline).flush()
+        show(events + _analyzed(analyze, pipeline, track))
         if track is not None and report_path is not None:
             from detector.report.pages import replay_page
 
@@ -146,7 +146,7 @@ def restored(config: Config) -> Pipeline:
 
 
 class Printer:
-    """Events to standard output; counts their kinds."""
+    """Events to standard output, in the order of time; counts their kinds."""
 
     def __init__(self, as_json: bool, progress: Progress) -> None:
         self.seen: Counter[str] = Counter()
@@ -154,11 +154,15 @@ class Printer:
         self._pretty = on_terminal() and not as_json
 
     def __call__(self, events: Sequence[Event]) -> None:
-        from detector.events.terminal import line
+        from detector.events.terminal import joined, line
 
-        for event in events:
-            self.seen[event.event] += 1
-            self._progress.echo(line(event.record()) if self._pretty else as_json_text(event))
+        self.seen.update(event.event for event in events)
+        if self._pretty:
+            lines = [line(record) for record in joined([event.record() for event in events])]
+        else:
+            lines = [as_json_text(event) for event in sorted(events, key=lambda event: event.time)]
+        for text in lines:
+            self._progress.echo(text)
 
 
 def _summary(pipeline: Pipeline, counts: Counter[str], seen: Counter[str], seconds: float) -> str:

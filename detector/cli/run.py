@@ -15,22 +15,22 @@ from detector.cli.options import config_option
 
 @click.command()
 @config_option
-@click.option("--once", is_flag=True, help="Stop when all sources have ended, with everything delivered.")
+@click.option("--once", is_flag=True, help="Stop when all sources have ended and everything is delivered.")
 @click.option("--dry-run", is_flag=True, help="Detect, but send nothing to any sink.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="How logs are written to standard error.",
+    help="Format of the log on standard error.",
 )  # fmt: skip
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-    show_default=True, help="The least important messages that are logged.",
+    show_default=True, help="Lowest level that is logged.",
 )  # fmt: skip
 def run(
     config_path: Path, once: bool, dry_run: bool, log_format: Literal["text", "json"], log_level: str
 ) -> None:
     """Watch the sources and report incidents, until stopped.
 
-    SIGTERM and SIGINT stop it with everything saved; SIGHUP reads the configuration anew.
+    SIGTERM and SIGINT save everything and stop; SIGHUP reloads the configuration.
     """
     from detector.runtime import memory
 

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from detector.config.config import Config
 
 Record = dict[str, Any]
-sink_option = click.option("--sink", metavar="NAME", help="Only what is set aside for this sink.")
-all_option = click.option("--all", "everything", is_flag=True, help="All of them.")
+sink_option = click.option("--sink", metavar="NAME", help="Only records set aside for this sink.")
+all_option = click.option("--all", "everything", is_flag=True, help="All records that are set aside.")
 
 
 @click.group()
 def state() -> None:
-    """Look into the saved state, copy it, put a copy back."""
+    """Inspect, back up and restore the saved state."""
 
 
 @state.command()
 @config_option
 @json_option
 def inspect(config_path: Path, as_json: bool) -> None:
-    """Say what the state folder holds."""
+    """Summarise the contents of the state folder."""
     from detector.storage.inspect import inspect as look
 
     found = look(load_config(config_path).state.folder())
@@ -73,7 +73,7 @@ def export(config_path: Path, output: Path | None, files: Path | None) -> None:
 @config_option
 @click.argument("target", type=click.Path(path_type=Path))
 def backup(config_path: Path, target: Path) -> None:
-    """Copy the whole state into a new file, while the daemon runs or not.
+    """Copy the whole state into a new file, whether or not the daemon is running.
 
     TARGET is the name of the file, or a folder for a file named after the time.
     """
@@ -89,7 +89,7 @@ def backup(config_path: Path, target: Path) -> None:
 @config_option
 @click.argument("copy", type=click.Path(path_type=Path), required=False)
 def restore(config_path: Path, copy: Path | None) -> None:
-    """Put a copy in the place of the state; the daemon must not run.
+    """Replace the state by a copy; the daemon must not be running.
 
     COPY is a file that `detector state backup` has written, or one of the folder backups of the state, where
     the daemon copies what it has learnt; without it, the newest of those. The former state is renamed, not
@@ -112,7 +112,7 @@ def restore(config_path: Path, copy: Path | None) -> None:
 
 @click.group()
 def outbox() -> None:
-    """Look at records that a sink would not take, send them again, or drop them.
+    """List records that a sink did not accept, send them again, or drop them.
 
     A record is set aside when its sink refuses it, or takes others but not this one, `state.outbox_tries`
     times.
@@ -124,7 +124,7 @@ def outbox() -> None:
 @config_option
 @json_option
 def list_(sink: str | None, config_path: Path, as_json: bool) -> None:
-    """List what is set aside, oldest first."""
+    """List records that are set aside, oldest first."""
     found = [one for one in _set_aside(load_config(config_path)) if sink in (None, one["sink"])]
     if as_json:
         print_json(found)
@@ -144,7 +144,7 @@ def _row(one: Record) -> list[Any]:
 @click.argument("record")
 @config_option
 def show(record: str, config_path: Path) -> None:
-    """Print one record as it would be sent, as JSON, with why it is set aside."""
+    """Print one record as JSON, as it would be sent, and why it was set aside."""
     found = [one for one in _set_aside(load_config(config_path)) if one["record"]["id"] == record]
     if not found:
         raise Failure(f"not set aside: {record}")

@@ -18,10 +18,10 @@ from detector.cli.options import config_option
 @click.command()
 @config_option
 @click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.2, 60.0),
-              help="Seconds between two looks.")  # fmt: skip
-@click.option("--once", is_flag=True, help="Print one frame and end.")
+              help="Seconds between refreshes.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Print one frame and exit.")
 def top(config_path: Path, every: float, once: bool) -> None:
-    """Watch the running daemon: rates, incidents, the nodes with the largest statistics. q ends."""
+    """Watch the running daemon: rates, incidents, the nodes with the largest statistics. Press q to quit."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

@@ -72,6 +72,8 @@ def _head(status: Status, rates: Rates, address: str) -> RenderableType:
         states.append(f"  false incidents: promised one in {duration(1 / promised)}, observed {said}")
     if status["state"]["failing"]:
         states.append(f"  state not saved: {clean(status['state']['failing'])}", "bold red")
+    for damage in status["state"]["damages"]:
+        states.append(f"  damaged state: {clean(damage['damage'])}", "bold red")
     return Panel(Group(line, states), padding=(0, 1))
 
 

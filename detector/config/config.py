@@ -23,6 +23,7 @@ from detector.config.graph import build_network, node_names, simulated
 from detector.config.model import Analyzers, Connectors, GraphConfig, Side, connector_models
 from detector.config.paths import anchored, secret_files
 from detector.config.renamed import Renamed, present_names
+from detector.config.workers import idle_workers
 from detector.config.yaml_reader import Document, KeyPath, YamlRefused, parse_yaml, read_yaml
 from detector.diagnosis.registry import ANALYZERS
 from detector.events.terminal import PrettyStdout, is_terminal
@@ -87,10 +88,10 @@ class Config(Model):
         description="Lengths of the reference and test windows, in samples per node.",
     )
     estimator: EstimatorSettings = Field(
-        default=EstimatorSettings(), description="How before and now are compared."
+        default=EstimatorSettings(), description="How the reference and test windows are compared."
     )
     engine: EngineSettings = Field(
-        default=EngineSettings(), description="Which cores and machines do the work."
+        default=EngineSettings(), description="Cores and machines that do the work."
     )
     edge: EdgeSettings | None = setting(
         None,
@@ -98,12 +99,12 @@ class Config(Model):
         "daemon watches all of it by itself.",
         applies="restart",
     )
-    alarm: AlarmSettings = Field(default=AlarmSettings(), description="When a difference is an alarm.")
+    alarm: AlarmSettings = Field(default=AlarmSettings(), description="When a difference raises an alarm.")
     incidents: IncidentSettings = Field(
-        default=IncidentSettings(), description="How alarms become incidents, and how these end."
+        default=IncidentSettings(), description="How alarms form incidents, and how incidents end."
     )
     diagnosis: Annotated[DiagnosisSettings, Analyzers()] = setting(
-        DiagnosisSettings(), "What is found out about an incident after the alarm.", applies="now"
+        DiagnosisSettings(), "Analysis of incidents after the alarm.", applies="now"
     )
     sinks: dict[ConnectorName, SinkConfig] = setting(
         {},
@@ -111,10 +112,10 @@ class Config(Model):
         applies="now",
     )
     notify: NotifySettings = setting(
-        NotifySettings(), "Which records go to which sinks, and when none do.", applies="now"
+        NotifySettings(), "Which records go to which sinks; silences and maintenance windows.", applies="now"
     )
-    state: StateSettings = setting(StateSettings(), "What survives a restart.", applies="now")
-    http: HttpSettings = setting(HttpSettings(), "Status page, metrics, health, incidents.", applies="now")
+    state: StateSettings = setting(StateSettings(), "What is stored and survives a restart.", applies="now")
+    http: HttpSettings = setting(HttpSettings(), "Console, metrics, health and HTTP API.", applies="now")
 
     _path: Path | None = PrivateAttr(default=None)
     _document: Document = PrivateAttr(default_factory=Document)
@@ -247,7 +248,11 @@ class Config(Model):
         if not self.http.loopback and self.http.authenticated and self.http.tls is None:
             message = "a token without TLS can be overheard: give tls, or listen on loopback behind a proxy"
             doubts.append(self.problem(("http",), message))
-        return doubts
+        network = self.network()
+        n_nodes = network.n_nodes if network is not None else len(self.names() or ())
+        boxed = self.edge is not None and self.edge.box is not None
+        idle = idle_workers(self.engine, n_nodes, boxed)
+        return doubts if idle is None else [*doubts, self.problem(*idle)]
 
     def old_names(self) -> list[Problem]:
         """Keys that have another name now, with a warning for each."""

@@ -30,9 +30,9 @@ Edge = Annotated[list[str | float], Field(min_length=2, max_length=3)]
 
 
 class Positions(Model):
-    """Nodes at places: each is linked to its nearest ones."""
+    """Coordinates of the nodes; each node is linked to its nearest neighbours."""
 
-    file: FilePath = Field(description="CSV file with a line name,x,y for each node.")
+    file: FilePath = Field(description="CSV file with one line name,x,y per node.")
     k: int | None = Field(default=None, description="Link each node to its k nearest.", ge=1)
     radius: float | None = Field(default=None, description="Link all nodes within this distance.", gt=0)
 
@@ -44,13 +44,13 @@ class Positions(Model):
 
 
 class GraphConfig(Model):
-    """The sensors and who is next to whom: one word (simulate, complete, learn, empty) or one of the ways
+    """The sensors and their links: one word (simulate, complete, learn, empty) or one of the ways
     below, and the names of the nodes where the way does not bring them."""
 
     simulate: bool = Field(default=False, description="Take the network of the simulate source.")
     complete: bool = Field(default=False, description="Link every node to every other.")
-    learn: bool = setting(False, "Link nodes that are correlated while learning.", applies="relearn")
-    empty: bool = Field(default=False, description="No links: each node on its own.")
+    learn: bool = setting(False, "Link nodes whose signals are correlated while learning.", applies="relearn")
+    empty: bool = Field(default=False, description="No links: each node is watched by itself.")
     edges: FilePath | list[Edge] | None = Field(
         default=None,
         description="CSV file with lines u,v or u,v,weight, or a list such as [[a, b], [b, c, 0.5]].",
@@ -60,10 +60,10 @@ class GraphConfig(Model):
         default=None, description="CSV matrix of weights with names in the first row."
     )
     positions: Positions | None = Field(
-        default=None, description="Positions of the nodes, and which of them are linked."
+        default=None, description="Coordinates of the nodes, and the rule that links them."
     )
     nodes: FilePath | list[str] | None = Field(
-        default=None, description="Names of the nodes: a list, or a file with one name a line."
+        default=None, description="Names of the nodes: a list, or a file with one name per line."
     )
     components: list[str] | None = Field(
         default=None, description="Names of the components of a sample, such as [temperature, humidity].",

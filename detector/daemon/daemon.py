@@ -52,7 +52,7 @@ from detector.runtime.metrics import Metrics
 from detector.runtime.pipeline_thread import COMMANDS, Interrupted, Outcome, PipelineThread
 from detector.runtime.sd_notify import Notifier
 from detector.runtime.source_task import SourceTask
-from detector.storage import records, told
+from detector.storage import records
 from detector.storage.cases import Key
 from detector.storage.console.overrides import read_budget
 from detector.storage.database import StateError, StateRefused
@@ -134,7 +134,7 @@ class Daemon:
         self.recorder.routing = Routing(
             self.config.notify,
             await self.recorder.ask(store.read, silences.read),
-            await self.recorder.ask(store.read, told.read),
+            await self.recorder.ask(store.read, records.told),
         )
         self.backups = Backups(self.recorder, self.metrics)
         self.worker = PipelineThread(plan)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class AnalyzerSettings(Group):
     """Base of the settings of every analyzer: the keys below its name in the group `diagnosis`."""
 
-    enabled: bool = Field(default=True, description="Whether incidents are analyzed for this.")
+    enabled: bool = Field(default=True, description="Whether this analyzer is used.")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from detector.engines.base import Shared
 from detector.engines.calibration_report import Choice
-from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.settings.changes import learnt_with
 from detector.settings.core import Settings
 from estimators.core.dictionary import Dictionary
@@ -45,16 +45,16 @@ class SharedDictionary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     widths: list[float] | None = None
 
     @classmethod
-    def of(cls, engine: DensityRatioEngine) -> SharedDictionary:
-        """That of an engine which has learnt."""
-        features, dictionary = engine.bank.features, engine.bank.features.dictionary
+    def of(cls, shared: Shared, settings: Settings) -> SharedDictionary:
+        """That of an engine which has learnt with ``settings``."""
+        features, dictionary = shared.features, shared.features.dictionary
         return cls(
-            settings=_settled(engine.settings),
+            settings=_settled(settings),
             dim=dictionary.atoms.shape[1],
             kernel=dictionary.kernel,
             sigma=float(dictionary.sigma),
             outside=features.outside,
-            choice={name: float(value) for name, value in vars(engine.choice).items()},
+            choice={name: float(value) for name, value in vars(shared.choice).items()},
             atoms=dictionary.atoms.tolist(),
             projection=features.projection.tolist(),
             widths=None if dictionary.widths is None else dictionary.widths.tolist(),

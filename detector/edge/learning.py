@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from detector.edge.dictionary import SharedDictionary
-from detector.engines.base import Progress
+from detector.engines.base import Progress, Shared
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.density_ratio.calibrate import calibrate
 from detector.engines.density_ratio.engine import DensityRatioEngine
@@ -85,8 +85,15 @@ def _warnings(cut: Cut, played: Cut) -> list[str]:
     return [f"{text} later than in one process, messages are large. Boxes with fewer links are advised"]
 
 
-def spec_of(engine: DensityRatioEngine) -> str:
+def unlearnt(network: Network, dim: int, settings: Settings) -> DensityRatioEngine:
+    """As `Engine.empty`, for a network with surroundings."""
+    around = network.surroundings
+    assert around is not None
+    return DensityRatioEngine.empty(network.graph, dim, settings, around.cut)
+
+
+def spec_of(shared: Shared, settings: Settings) -> str:
     """What the numbers in a row mean, and of which grid ticks are: alike in boxes that talk to each other."""
-    align = engine.settings.align
-    parts = (SharedDictionary.of(engine).fingerprint, repr(align.step), repr(align.origin))
+    align = settings.align
+    parts = (SharedDictionary.of(shared, settings).fingerprint, repr(align.step), repr(align.origin))
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -8,18 +8,23 @@ of them in tests/contracts/test_engines.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector.engines.calibration_report import CalibrationReport
+from detector.engines.calibration_report import CalibrationReport, Choice
 from detector.settings.core import Settings
 from detector.settings.registries import ENGINES
 from detector.stateful import Stateful
+from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
 from estimators.core.types import Floats, Nodes
 from estimators.streaming.membership import Membership
+
+if TYPE_CHECKING:
+    from detector.engines.density_ratio.boundary import Boundary
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 
@@ -42,6 +47,15 @@ class Common(Protocol):
 
     def between(self, nodes: Nodes, first: float, second: float) -> tuple[float, float] | None:
         """Where ``nodes`` were between two times: 0 as before, 1 as since the second; and its error."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What boxes that watch parts of one network have in common, and what they tell each other."""
+
+    boundary: Boundary  # parameters and scores of the nodes at cuts
+    features: Nystroem  # of which parameters are weights
+    choice: Choice
 
 
 class Engine(Stateful, Protocol):
@@ -155,6 +169,10 @@ class Engine(Stateful, Protocol):
     @property
     def common(self) -> Common | None:
         """How nodes changed together; None: each is judged by itself, by its threshold."""
+
+    @property
+    def shared(self) -> Shared | None:
+        """What other boxes are told; None: no node reads another one, and there is nothing to tell."""
 
     def coverage(self, nodes: Nodes) -> Floats | None:
         """(k,) how much the newest value of each has in common with what was learnt; None: not known."""

@@ -37,6 +37,7 @@ class RiverEngine:
     residual = 0.0
     atoms = 0
     common = None  # each node knows nothing of the others
+    shared = None
 
     def __init__(self, n_nodes: int, dim: int, settings: Settings) -> None:
         self.settings, self.dim = settings, dim

@@ -36,7 +36,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Names | None,
         Meta(
             title="Nodes really affected",
-            description="the nodes confirmed to be affected",
+            description="nodes confirmed to be affected",
             extra={"option": "node"},
         ),
     ] = None

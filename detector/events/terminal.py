@@ -108,15 +108,18 @@ def printable(text: str) -> str:
 def joined(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """In the order of time; all that was found out about an incident at a time in one record."""
     made: list[Mapping[str, Any]] = []
+    places: dict[tuple[Any, Any], int] = {}  # of what was found out about an incident at a time
     for record in sorted(records, key=lambda record: float(record["time"])):
-        last = made[-1] if made else None
-        same = last is not None and all(last[key] == record[key] for key in ("event", "incident"))
-        if last is not None and same and record["event"] == "incident.analyzed":
-            kinds = f"{last['details']['kind']}, {record['details']['kind']}"
-            summary = f"{last['summary']}; {record['summary']}"
-            made[-1] = {**last, "summary": summary, "details": {**last["details"], "kind": kinds}}
-        else:
+        place = len(made)
+        if record["event"] == "incident.analyzed":
+            place = places.setdefault((record["incident"], record["time"]), place)
+        if place == len(made):
             made.append(record)
+            continue
+        first = made[place]
+        kinds = f"{first['details']['kind']}, {record['details']['kind']}"
+        summary = f"{first['summary']}; {record['summary']}"
+        made[place] = {**first, "summary": summary, "details": {**first["details"], "kind": kinds}}
     return made
 
 

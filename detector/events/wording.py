@@ -9,6 +9,11 @@ from typing import Any
 from detector.events.model import clock, iso
 
 
+def counted(n: int, thing: str) -> str:
+    """ "1 node", "2,000 nodes"."""
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
 def number(value: float | None, digits: int = 3) -> str:
     if value is None or not math.isfinite(value):
         return "–"

@@ -26,8 +26,8 @@ MAX_LIMIT = 1000
 class IncidentQuery(msgspec.Struct):
     """Which incidents to list."""
 
-    state: Annotated[Literal["all", "open", "ended"], Meta(description="Which ones.")] = "all"
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="At most so many.")] = 100
+    state: Annotated[Literal["all", "open", "ended"], Meta(description="State of the incidents.")] = "all"
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Largest number of results.")] = 100
 
 
 class NoArguments(msgspec.Struct, forbid_unknown_fields=True):

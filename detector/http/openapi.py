@@ -30,12 +30,12 @@ NAMES = {
 }
 REASONS = {
     202: "It takes longer: ask /api/v1/diagnosis/actions/ with the number in `action`.",
-    400: "The request is not understood.",
+    400: "The request is invalid.",
     401: "A token is needed.",
     403: "The token's role does not allow it.",
     404: "What the path names does not exist.",
     408: "The body took too long.",
-    409: "It makes no sense as things are.",
+    409: "It conflicts with the present state.",
     503: "Busy, stopping, failing, or the state cannot be used.",
 }
 

@@ -122,7 +122,7 @@ class Service(Protocol):
 
     async def findings(self, incidents: Sequence[str]) -> list[Record]: ...
     async def set_aside(self) -> list[tuple[SetAside, Record]]:
-        """Records that a sink would not take, oldest first."""
+        """Records that a sink did not accept, oldest first."""
         ...
 
     async def send_again(self, chosen: Sequence[tuple[str, str]]) -> int:

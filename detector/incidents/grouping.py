@@ -49,7 +49,10 @@ def attend(incidents: OpenIncidents, group: Indices, decision: Decision, evidenc
     measure(incidents, incident, decision)
     incident.examine(evidence, states.index, incidents.firing(incident), time)
     incident.told = not incidents.false_alarms.account_for(incident)
-    return [incidents.record(incident, "incident.opened", time)] if incident.told else []
+    if not incident.told:
+        return []
+    incident.reopened = incidents.reopening.open(list(incident.members), time, decision.step)
+    return [incidents.record(incident, "incident.opened", time)]
 
 
 def _beside(incidents: OpenIncidents, group: Indices) -> list[Incident]:

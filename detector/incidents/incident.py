@@ -27,6 +27,7 @@ from detector.events.model import (
 from detector.incidents.decision import Evidence
 from detector.incidents.describe import compare, pool
 from detector.incidents.onset import Onset, likeliest_onset, onset, pooled_onset
+from detector.incidents.reopening import ADVICE
 from estimators.core.types import Floats
 
 LEVELS: tuple[Severity, ...] = ("info", "warning", "critical")
@@ -40,14 +41,14 @@ NOT_DATED = {  # why an incident has no onset, by whether windows ever reached b
     True: "not known: no sample in the windows speaks for a change by itself",
     False: "not known: the windows hold no sample from before it was noticed",
 }
-TURN, SURELY = 1.5, 4.0  # factor, and standard errors, by which a size must differ to be another course
+TURN, SURELY = 1.5, 4.0  # factor, and standard errors, by which a size must differ to be another change
 
 
 class Said(msgspec.Struct, frozen=True):
     """What the last record said: what is not different is no news."""
 
     onset: Onset | None = None
-    course: Change | None = None
+    strongest: Change | None = None
     changed: int = 0
 
 
@@ -70,6 +71,7 @@ class Incident(msgspec.Struct):
     members: dict[str, Member]
     returned: dict[str, Member] = {}  # nodes that were in it and are as before again
     beside: list[str] = []  # incidents that were open next to it when it opened
+    reopened: int = 0  # incidents that opened here since a change was accepted, if that is no chance
     sequence: int = 0
     looked: float = 0.0  # when the evidence was last examined
     assess_at: float = 0.0  # when to ask again who belongs
@@ -117,7 +119,7 @@ class Incident(msgspec.Struct):
         return bool(self.named) and not self.changed
 
     @property
-    def course(self) -> Change | None:
+    def strongest(self) -> Change | None:
         """How it changed, in the strongest statement."""
         return self.description[0] if self.description else None
 
@@ -141,8 +143,8 @@ class Incident(msgspec.Struct):
 
     @property
     def turned(self) -> bool:
-        """Whether it takes another course than the one announced: another kind, direction or size."""
-        now, then = self.course, self.said.course
+        """Whether it is another change than the one announced: of another kind, direction or size."""
+        now, then = self.strongest, self.said.strongest
         if now is None or self.returned:
             return False
         if then is None or then.effect is None:
@@ -188,7 +190,11 @@ class Incident(msgspec.Struct):
         nodes = np.array([index[name] for name in series], np.int32)
         if series and (anew or self.onset is None):
             found = self._first_onset(evidence, index, nodes, series)
-            self.onset = _no_later(found, self.opened, self.onset)
+            first = min(times[0] for _, times in series.values())
+            # Of a change that may have begun before the windows they say less than while they held its begin.
+            cut = self.onset is not None and first >= _reach(self.onset, self.opened)
+            if not (cut and found is not None and found.earliest is None):
+                self.onset = _no_later(found, self.opened, self.onset)
         for _ in range(ROUNDS if series and self.onset is not None else 0):
             common = evidence.log_ratios(nodes, self.begin)
             for name, (own, times) in series.items():
@@ -252,7 +258,7 @@ class Incident(msgspec.Struct):
         """The next record of this incident; what it says counts as announced."""
         self.sequence += 1
         summary = self.summary(time, nodes, resolution, merged_into)
-        self.urgent, self.said = False, Said(self.onset, self.course, len(self.changed))
+        self.urgent, self.said = False, Said(self.onset, self.strongest, len(self.changed))
         self.named = self.changed or self.named
         begin = self.onset
         return Event(
@@ -271,6 +277,8 @@ class Incident(msgspec.Struct):
     def _details(self) -> dict[str, Any]:
         """What has no field of its own."""
         details: dict[str, Any] = {"beside": list(self.beside)} if self.beside else {}
+        if self.reopened:
+            details["reopened"] = {"times": self.reopened, "advice": ADVICE}
         if self.onset is None:
             details["onset"] = NOT_DATED[self.reached]
         return details
@@ -286,10 +294,12 @@ class Incident(msgspec.Struct):
         else:
             what = f"{_count(certain)} changed{since}"
         how = ", ".join(change.text for change in self.description[:SAID])
-        again = "now " if self.said.course is not None and self.turned and not resolution else ""
+        again = "now " if self.said.strongest is not None and self.turned and not resolution else ""
         sentence = f"{what}: {again}{how or 'too few samples yet to say how'}"
         if self.beside and not resolution:
             sentence += f"; a new change next to {' and '.join(self.beside)}"
+        if self.reopened and not resolution:
+            sentence += f"; opened {self.reopened} times since a change here was accepted: {ADVICE}"
         endings = {
             "cleared": "back to before", "accepted": "accepted as the new normal",
             "restored": "back to the earlier normal",

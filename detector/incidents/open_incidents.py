@@ -12,6 +12,7 @@ from detector.incidents.decision import Actions
 from detector.incidents.false_alarms import FalseAlarm, FalseAlarms
 from detector.incidents.incident import Incident, Member, node_record, node_state
 from detector.incidents.node_states import NodeStates
+from detector.incidents.reopening import Reopening
 from detector.settings.incidents import IncidentSettings
 from detector.settings.span import seconds
 from detector.settings.windows import WindowSettings
@@ -35,6 +36,7 @@ class OpenIncidents:
         self.records: dict[str, Event] = {}  # latest record of every open and lately ended incident
         self.actions = Actions()
         self.false_alarms = FalseAlarms()
+        self.reopening = Reopening()
 
     @property
     def held(self) -> set[int]:
@@ -101,10 +103,12 @@ class OpenIncidents:
             del self.states.owner[v]
             self._cool(v, time)
             if v in self.actions.restore:
+                self.reopening.restore([name])
                 continue
             unlikely = member.suspected and (member.probability or 0.0) < POSSIBLE
             if resolution == "accepted" and not (unlikely and self.recovered(v)):
                 self.actions.rebaseline[v] = member.onset.time if member.onset else member.since
+                self.reopening.accept([name], time)
                 self.actions.forget.pop(v, None)
             else:  # a node that is as before needs no new reference
                 self.actions.release.append(v)
@@ -151,6 +155,7 @@ class OpenIncidents:
             "records": [record.record() for record in self.records.values()],
             "nodes": self.states.state(returned),
             "false_alarms": [msgspec.to_builtins(alarm) for alarm in self.false_alarms.state()],
+            "reopening": {name: list(one) for name, one in self.reopening.nodes.items()},
         }
 
     def restore(self, arrays: Arrays, meta: Meta, rows: Rows) -> None:
@@ -168,5 +173,7 @@ class OpenIncidents:
             states.owner |= {states.index[name]: incident.id for name in incident.members}
         self.open = {incident.id: incident for incident in incidents}
         self.false_alarms.restore([msgspec.convert(raw, FalseAlarm) for raw in meta.get("false_alarms", ())])
+        reopening = {name: one for name, one in meta.get("reopening", {}).items() if name in states.index}
+        self.reopening.nodes = msgspec.convert(reopening, dict[str, tuple[int, float]])
         records = [msgspec.convert(raw, Event) for raw in meta["records"]]
         self.records = {str(record.incident): record for record in records}

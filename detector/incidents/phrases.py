@@ -9,6 +9,12 @@ from typing import NamedTuple
 from detector.events.model import SINGLE, ChangeKind
 
 MOST_SD = 1000.0  # standard deviations, or a ratio, beyond which the number says nothing more
+WAYS: dict[ChangeKind, tuple[str, str]] = {  # what up and down mean of a kind, if not up and down
+    "spread": ("wider", "narrower"),
+    "tails": ("shorter", "longer"),
+    "asymmetry": ("to high values", "to low values"),
+}
+TINY = 1e-300
 EXTREME = 100.0  # ratio of spreads from which on one side is called almost constant
 
 
@@ -29,22 +35,27 @@ def phrase(kind: ChangeKind, names: Sequence[str], sizes: Sizes, agreed: bool) -
     """``mean of flow up 2.1 sd (52.6 → 55.0 l/s)``, or of several nodes ``mean up 2.1 sd (1.4 to 3.0)``."""
     of = "" if list(names) == [SINGLE] else f" of {' and '.join(names)}"
     if not agreed and 0 < sizes.up < sizes.nodes:
-        down = sizes.nodes - sizes.up
-        ways = ("wider", "narrower") if kind == "spread" else ("up", "down")
-        return f"{kind}{of} {ways[0]} at {sizes.up}, {ways[1]} at {down} nodes{_range(kind, sizes)}"
+        rose, fell = WAYS.get(kind, ("up", "down"))
+        subject = f"{names[0]} leans more" if kind == "asymmetry" else f"{kind}{of}"
+        at = f"at {sizes.up} {'node' if sizes.up == 1 else 'nodes'}, {fell} at {sizes.nodes - sizes.up}"
+        return f"{subject} {rose} {at}{_range(kind, sizes)}"
     up = sizes.size > (1.0 if kind == "spread" else 0.0)
     tail = _values(sizes) if sizes.nodes == 1 else _range(kind, sizes)
     if kind == "mean":
         amount = f" {_short(abs(sizes.size))} sd" if abs(sizes.size) < MOST_SD else ""
         return f"mean{of} {'up' if up else 'down'}{amount}{tail}"
     if kind == "spread":
-        if max(sizes.size, 1.0 / max(sizes.size, 1e-300)) > EXTREME:
-            return f"{names[0]} {'was' if up else 'is'} almost constant{tail if sizes.nodes == 1 else ''}"
+        least = sizes.low if up else 1.0 / max(sizes.high, TINY)  # of the ratios, or of their inverses
+        if least > EXTREME:
+            where = tail if sizes.nodes == 1 else " at each node"
+            return f"{names[0]} {'was' if up else 'is'} almost constant{where}"
+        if max(sizes.size, 1.0 / max(sizes.size, TINY)) > MOST_SD:
+            return f"spread{of} much {WAYS[kind][not up]}{tail}"
         return f"spread{of} ×{_short(sizes.size)}{tail}"
     if kind == "tails":
-        return f"tails{of} {'shorter' if up else 'longer'}"
+        return f"tails{of} {WAYS[kind][not up]}"
     if kind == "asymmetry":
-        return f"{names[0]} leans more to {'high' if up else 'low'} values"
+        return f"{names[0]} leans more {WAYS[kind][not up]}"
     if sizes.nodes > 1:
         return f"correlation{of} {'up' if up else 'down'} by {_short(abs(sizes.size))}"
     return f"correlation{of} {_correlation_verb(sizes.before, sizes.after)}{tail}"

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from detector.events.label import parse_label
-from detector.events.model import Event, Labels, NodeKind, iso, node_events
+from detector.events.model import Event, Labels, NodeKind, iso, node_events, rounded
 from detector.incidents.decision import Actions, Decision, Evidence
 from detector.incidents.grouping import attend, merge_linked
 from detector.incidents.life_cycle import follow
@@ -115,7 +115,10 @@ class IncidentTracker(OpenIncidents):
         happened = latest.summary.partition(LABELLED)[0]  # what a label says must not hide what happened
         sequence = (latest.sequence or 0) + 1
         if id in self.open:
-            self.open[id].labels, self.open[id].sequence = labels, sequence
+            incident = self.open[id]
+            incident.labels, incident.sequence = labels, sequence
+            # How high it is by now, not when it was last told: a false alarm is known again up to there.
+            latest = msgspec.structs.replace(latest, peak=rounded(incident.peak))
         self.records[id] = msgspec.structs.replace(
             latest, id=f"{id}-{sequence}", event="incident.labelled", sequence=sequence, time=time,
             time_iso=iso(time), by="operator", labels=labels, summary=f"{happened}{LABELLED}{words}",

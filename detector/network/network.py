@@ -142,7 +142,7 @@ class Network:
 
     @classmethod
     def empty(cls, names: Sequence[str]) -> Network:
-        """No links: each node on its own."""
+        """No links: each node is watched by itself."""
         return cls.of(names, sp.csr_array((len(names), len(names))))
 
     @classmethod

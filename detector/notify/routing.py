@@ -17,8 +17,7 @@ from detector.events.model import is_unix
 from detector.events.wording import split_nodes
 from detector.notify.settings import NotifySettings, Route, moment
 from detector.notify.silences import Silence
-from detector.storage import told
-from detector.storage.records import Record
+from detector.storage.records import ENDS, STATES, TOLD, Record
 
 Known = TypeVar("Known")
 SEVERITIES = ("info", "warning", "critical")
@@ -47,7 +46,8 @@ class Routing:
         self.windows = [
             Silence(
                 id=f"maintenance-{number}", nodes=list(window.nodes), groups=list(window.groups),
-                begin=moment(window.start), lasts=window.lasts, every=window.every, reason=window.reason,
+                begin=moment(window.start, window.zone), lasts=window.lasts, every=window.every,
+                zone=window.zone, reason=window.reason,
                 who="configuration", configured=True,
             )
             for number, window in enumerate(settings.maintenance, 1)
@@ -65,10 +65,10 @@ class Routing:
             )
         content = record.content()
         nodes = self._about(record, content)
-        if record.event not in told.STATES or record.incident is None:
+        if record.event not in STATES or record.incident is None:
             silenced = self.silence_of(record.time, nodes) is not None
             chosen = [] if silenced else [name for name in sinks if self._wants(name, content, nodes)]
-        elif record.event == told.ENDS:
+        elif record.event == ENDS:
             chosen = self._of_the_end(record.incident, content, nodes, sinks)
         else:
             chosen = self._of_the_state(record, record.incident, content, nodes, sinks)
@@ -162,7 +162,7 @@ def _latest(memory: OrderedDict[str, Known], incident: str, known: Known) -> Kno
     """Remember it as the latest, and forget the oldest."""
     memory[incident] = known
     memory.move_to_end(incident)
-    if len(memory) > told.KEPT:
+    if len(memory) > TOLD:
         memory.popitem(last=False)
     return known
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,29 +16,38 @@ Every = Literal["once", "day", "week"]
 
 
 class Route(Group):
-    """What one sink gets."""
+    """What one sink receives."""
 
-    severity: Least = Field(default="info", description="The least severity of what it gets.")
+    severity: Least = Field(default="info", description="The lowest severity that it receives.")
     groups: list[str] = Field(
         default_factory=list,
-        description="Only records about nodes of these groups; empty: about any. Records that name no node "
+        description="Only incidents of nodes in these groups; empty: of any node. Records that name no node "
         "are always sent.",
     )
 
 
 class MaintenanceWindow(Group):
-    """A stretch of time, once or again and again, in which nothing about some nodes is sent."""
+    """A period, once or recurring, in which incidents of some nodes are not sent."""
 
+    zone: str = Field(
+        default="UTC",
+        description="Time zone of `start`, such as Europe/Berlin. A window that repeats begins at the same "
+        "local time before and after a clock change.",
+    )
     start: str = Field(
-        description="When it begins the first time, in ISO 8601: 2026-11-22T02:00; UTC if no zone."
+        description="First start, in ISO 8601, such as 2026-11-22T02:00; in `zone` unless it has an offset."
     )
-    lasts: Duration = Field(description="How long it lasts.", gt=0, le=31 * 86400.0)
-    every: Every = Field(default="once", description="once, or at the same time of each day or week (UTC).")
-    nodes: list[str] = Field(
-        default_factory=list, description="Names of nodes; * and ? stand for any letters."
-    )
+    lasts: Duration = Field(description="Duration.", gt=0, le=31 * 86400.0)
+    every: Every = Field(default="once", description="once, or every day or week at the same time in `zone`.")
+    nodes: list[str] = Field(default_factory=list, description="Names of nodes; * and ? are wildcards.")
     groups: list[str] = Field(default_factory=list, description="Groups of nodes.")
-    reason: str = Field(default="", description="Why, for people.", max_length=500)
+    reason: str = Field(default="", description="Reason, shown to people.", max_length=500)
+
+    @field_validator("zone")
+    @classmethod
+    def _zone(cls, name: str) -> str:
+        time_zone(name)
+        return name
 
     @field_validator("start")
     @classmethod
@@ -59,21 +69,21 @@ class MaintenanceWindow(Group):
 
 
 class NotifySettings(Group):
-    """Who is told of what; records are stored and shown whatever stands here."""
+    """Which sinks receive which records. All records are stored and shown, whatever is set here."""
 
     groups: dict[str, list[str]] = setting(
         {},
-        "Names for groups of nodes: {boilers: [boiler-*, pump-3]}; * and ? stand for any letters.",
+        "Named groups of nodes, such as {boilers: [boiler-*, pump-3]}; * and ? are wildcards.",
         applies="now",
     )
     routes: dict[str, Route] = setting(
         {},
-        "What a sink gets, by its name under sinks: `severity`, the least one of what it gets, and `groups`, "
-        "of which a node must be; a sink that is not named gets everything.",
+        "What each sink receives, by its name under `sinks`: `severity`, the lowest it receives, and "
+        "`groups`, one of which must contain a node of the incident. Sinks not listed receive everything.",
         applies="now",
     )
     maintenance: list[MaintenanceWindow] = setting(
-        [], "Maintenance windows: incidents in them are recorded, and sent to no sink.", applies="now"
+        [], "Maintenance windows: incidents during them are recorded but not sent.", applies="now"
     )
 
     @model_validator(mode="after")
@@ -87,7 +97,18 @@ class NotifySettings(Group):
         return self
 
 
-def moment(text: str) -> float:
-    """Unix seconds of a date and time; ValueError if it is none."""
+def time_zone(name: str) -> ZoneInfo:
+    """The zone of that name in the database of time zones; ValueError if there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"there is no time zone {name!r}; zones have names such as Europe/Berlin, and come with the "
+            "package tzdata of the system"
+        ) from None
+
+
+def moment(text: str, zone: str = "UTC") -> float:
+    """Unix seconds of a date and time, in that zone if it has no offset; ValueError if it is none."""
     found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (found if found.tzinfo else found.replace(tzinfo=time_zone(zone))).timestamp()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import sqlite3
 import zlib
+from datetime import datetime, timedelta
 
 import msgspec
 
-from detector.notify.settings import Every
+from detector.notify.settings import Every, time_zone
 
 PERIOD = {"day": 86400.0, "week": 7 * 86400.0}
 KEPT = 500  # that have ended
@@ -23,6 +24,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     begin: float
     lasts: float
     every: Every = "once"
+    zone: str = "UTC"  # in which it begins at the same time of each day or week
     reason: str = ""
     who: str = ""
     created: float | None = None  # by the clock
@@ -33,11 +35,26 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
         """When the occurrence began that holds this time; None: it is not in force then."""
         if time < self.begin or (self.ended is not None and time >= self.ended):
             return None
-        period = PERIOD.get(self.every)
-        begin = (
-            self.begin if period is None else self.begin + math.floor((time - self.begin) / period) * period
-        )
+        begin = self._latest(time)
         return begin if time < begin + self.lasts else None
+
+    def _latest(self, time: float) -> float:
+        """The latest begin of an occurrence until a time."""
+        period = PERIOD.get(self.every)
+        if period is None:
+            return self.begin
+        passed = math.floor((time - self.begin) / period)
+        # A clock change makes some of the days longer or shorter, so that one more or less has begun.
+        begins = (self._begin(number, period) for number in (passed + 1, passed, passed - 1) if number > 0)
+        return next((begin for begin in begins if begin <= time), self.begin)
+
+    def _begin(self, number: int, period: float) -> float:
+        """Of that occurrence: the first is 0."""
+        if self.zone == "UTC":
+            return self.begin + number * period
+        zone = time_zone(self.zone)
+        first = datetime.fromtimestamp(self.begin, zone).replace(tzinfo=None)
+        return (first + number * timedelta(seconds=period)).replace(tzinfo=zone).timestamp()
 
     def over(self, time: float) -> bool:
         """Whether it will never be in force again."""
@@ -59,7 +76,15 @@ def put(connection: sqlite3.Connection, silence: Silence) -> None:
 
 
 def read(connection: sqlite3.Connection) -> list[Silence]:
-    """All, oldest first; damaged ones count as not there."""
+    """All, oldest first; damaged ones, and those of a zone that is not installed here, count as not there."""
     rows = connection.execute("SELECT crc, body FROM silence").fetchall()
     found = [msgspec.json.decode(body, type=Silence) for crc, body in rows if zlib.crc32(body) == crc]
-    return sorted(found, key=lambda one: (one.begin, one.id))
+    return sorted(filter(_usable, found), key=lambda one: (one.begin, one.id))
+
+
+def _usable(one: Silence) -> bool:
+    try:
+        time_zone(one.zone)
+    except ValueError:
+        return False
+    return True

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from detector.edge import learning as edge_learning
 from detector.engines.base import engine_class
 from detector.engines.calibration_report import CalibrationReport
-from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.runners.base import started
 from detector.network.network import Network
 from detector.pipeline.migration import VERSION, migrated, settings_of
@@ -105,7 +105,7 @@ def _watch(pipeline: Pipeline, meta: Meta) -> None:
     if around is None:
         pipeline.engine = engine_class(settings.estimator.name).empty(graph, dim, settings)
     else:
-        pipeline.engine = DensityRatioEngine.empty(graph, dim, settings, around.cut)
+        pipeline.engine = edge_learning.unlearnt(pipeline.network, dim, settings)
     pipeline.report = CalibrationReport.of(_finite_or_not(meta["report"]), settings.alarm.budget)
     if around is not None and len(meta["names"]) == around.whole.n_nodes > len(pipeline.names):
         pipeline.report = pipeline.report.of_share(around.share)

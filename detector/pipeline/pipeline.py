@@ -24,7 +24,6 @@ from detector.edge.neighbours import Neighbours
 from detector.engines.base import Engine, Progress, engine_class
 from detector.engines.calibration_report import CalibrationReport
 from detector.engines.coverage import EVERY, Coverage
-from detector.engines.density_ratio.engine import DensityRatioEngine
 from detector.engines.runners.base import started
 from detector.events.model import SINGLE, Event, NodeKind, detector_event, node_events
 from detector.incidents.case import Case
@@ -160,8 +159,7 @@ class Pipeline:
             self.progress("preprocessing", 0.0)
         self.preprocess = Preprocessor(self.settings.preprocess, self.settings.windows.tests[-1])
         self.preprocess.link(self.network.graph)
-        X = self.preprocess.learn_cleaned(X, times)
-        Z, levels = self.preprocess.transform_views(X, times)
+        X, Z, levels = self.preprocess.learn_views(X, times)
         self.preprocess.learn_variation(Z, self.relearning.need)
         warnings = list(self.preprocess.warnings)
         if self.learns_graph:
@@ -192,9 +190,10 @@ class Pipeline:
     def meet_neighbours(self) -> None:
         """What was learnt is known: from now on other boxes can be heard, and be told."""
         around, engine = self.network.surroundings, self.engine
-        if around is not None and around.box is not None and isinstance(engine, DensityRatioEngine):
-            told, spec = engine.boundary, edge_learning.spec_of(engine)
-            self.neighbours = Neighbours(around, told.width, told.parameters, spec)
+        if around is None or around.box is None or engine is None or engine.shared is None:
+            return
+        told, spec = engine.shared.boundary, edge_learning.spec_of(engine.shared, self.settings)
+        self.neighbours = Neighbours(around, told.width, told.parameters, spec)
 
     def hear(self, body: bytes) -> str:
         """What another box told, in its turn among the samples; who. `edge.messages.Refused` says why not."""
@@ -268,13 +267,14 @@ class Pipeline:
         """The engine's tick ends: between what neighbours told, and what they are told."""
         engine, neighbours = self.engine, self.neighbours
         assert engine is not None
-        if neighbours is None or not isinstance(engine, DensityRatioEngine):
+        if neighbours is None or engine.shared is None:
             engine.finish()
             return []
-        events = neighbours.begin(tick, engine.boundary)
+        boundary = engine.shared.boundary
+        events = neighbours.begin(tick, boundary)
         engine.finish()
         if self.told is not None:
-            self.told += neighbours.tell(tick, engine.boundary, self.incidents)
+            self.told += neighbours.tell(tick, boundary, self.incidents)
         return events
 
     def _decide(self, tick: Tick) -> Decision:

@@ -75,6 +75,9 @@ class Step(Stateful, Protocol):
     def fit(self, blocks: Blocks, like: Self | None = None) -> None:
         """Learn; for nodes that come later, ``like`` is the step of the others, whose choices hold."""
 
+    def settle(self) -> None:
+        """The learning period is over: what was kept for judging it is dropped."""
+
     def transform(self, nodes: slice, values: Floats, times: Floats) -> Floats:
         """A block of the history (T, n, d) at times (T, n), NaN = missing; rows may be lost at the begin."""
         return values

@@ -67,11 +67,27 @@ class Preprocessor:
 
     def learn(self, X: ArrayLike, times: ArrayLike | None = None) -> Preprocessor:
         """From X (T, N, d), NaN = missing, at ``times`` (T,), which a seasonal profile needs."""
-        self.learn_cleaned(X, times)
+        self._learn_cleaned(X, times)
+        self._settle()
         return self
 
-    def learn_cleaned(self, X: ArrayLike, times: ArrayLike | None = None) -> Floats:
-        """`learn`; X without what the steps that clean have dropped. The stream goes on from its end."""
+    def learn_views(
+        self, X: ArrayLike, times: ArrayLike | None = None
+    ) -> tuple[Floats, Floats, Floats | None]:
+        """`learn`; X without what the steps that clean have dropped, and its `transform_views`.
+
+        Here, what was learnt from a part of X does not flatter that part: thresholds come from these values.
+        """
+        cleaned = self._learn_cleaned(X, times)
+        Z, levels = self.transform_views(cleaned, times)
+        self._settle()
+        return cleaned, Z, levels
+
+    def _settle(self) -> None:
+        for step in self.steps.values():
+            step.settle()
+
+    def _learn_cleaned(self, X: ArrayLike, times: ArrayLike | None = None) -> Floats:
         blocks = Blocks(X, times)
         self._build(*blocks.x.shape[1:])
         self._fit(blocks)

@@ -58,7 +58,7 @@ class Comparison:
         names = self.network.names
         return [[names[v] for v in found] for found in self.test.sets(self.level, self.control)]
 
-    def verdict(self) -> str:
+    def conclusion(self) -> str:
         """In one sentence."""
         nodes, p = len(self.changed()), self.test.p_network_
         if p > self.level:
@@ -71,7 +71,7 @@ class Comparison:
         """JSON-ready."""
         test = self.test
         return {
-            "verdict": self.verdict(),
+            "conclusion": self.conclusion(),
             "p_network": test.p_network_,
             "level": self.level,
             "control": self.control,

@@ -25,7 +25,7 @@ def comparison_page(made: Comparison, before: str, after: str) -> str:
         "comparison.html",
         f"{before} and {after} compared",
         charts,
-        verdict=f"{made.verdict()}.".capitalize(),
+        conclusion=f"{made.conclusion()}.".capitalize(),
         summary=_summary(made),
         warnings=made.test.warnings_,
         network=_network(made).svg(),

@@ -16,12 +16,13 @@ class AlarmSettings(Group):
     )
     learn: int = setting(
         3000,
-        "Samples per node to learn from, before the first decision; changes apply at the next learning.",
+        "Samples per node to learn from before the first decision; a change takes effect at the next "
+        "learning.",
         applies="now",
         ge=200,
     )
     release: float = setting(
-        0.7, "An alarmed node is cool below this share of its threshold.", applies="now", gt=0, le=1
+        0.7, "An alarmed node counts as calm below this share of its threshold.", applies="now", gt=0, le=1
     )
     seed: int = setting(
         0,

@@ -26,14 +26,14 @@ class AlignSettings(Group):
     )
     origin: float = setting(
         0.0,
-        "A time at which a tick begins, in unix seconds.",
+        "Start time of any tick, in unix seconds.",
         applies="now",
         ge=-MAX_TIME,
         le=MAX_TIME,
     )
     lateness: Time | None = setting(
         None,
-        "How long a tick waits for samples that come late; null: 2 steps.",
+        "How long a tick waits for late samples; null: 2 steps.",
         applies="now",
         le=MAX_TIME,
     )
@@ -52,34 +52,34 @@ class AlignSettings(Group):
     )
     max_gap: Time | None = setting(
         None,
-        "A pause of a node longer than this restarts its windows instead of mixing what was before and "
-        "after; null: 60 steps.",
+        "A pause of a node longer than this restarts its windows, so that values before and after "
+        "are not mixed; null: 60 steps.",
         applies="now",
     )
     silent_after: Time | None = setting(
-        None, "A node without a sample for this long counts as silent; null: 60 steps.", applies="now"
+        None, "A node without samples for this long counts as silent; null: 60 steps.", applies="now"
     )
     max_ahead: Time | None = setting(
         None,
-        "A time further ahead of the stream is not believed at once; null: an hour, but at least 100 steps.",
+        "Timestamps further ahead of the stream are accepted only when confirmed; null: an hour, but at "
+        "least 100 steps.",
         applies="now",
     )
     confirm: int = setting(
         5,
-        "Samples that must agree, at least, before a time beyond max_ahead is believed.",
+        "Number of agreeing samples that confirm a time beyond max_ahead.",
         applies="now",
         ge=1,
     )
     stuck_after: int = setting(
         60,
-        "Equal samples in a row, after which a node that used to move counts as stuck.",
+        "Number of equal samples in a row after which a node whose values used to vary counts as stuck.",
         applies="now",
         ge=2,
     )
     missing: Literal["hold", "drop"] = setting(
         "hold",
-        "What to do with a sample that lacks a component: hold the last value of that component, or drop the "
-        "sample.",
+        "How samples with a missing component are handled: hold its last value, or drop the sample.",
         applies="now",
     )
     max_hold: int = setting(
@@ -87,7 +87,7 @@ class AlignSettings(Group):
     )
     max_waiting: int = setting(
         1_000_000,
-        "Samples that may wait for their tick; beyond it the oldest tick is closed early.",
+        "Largest number of samples waiting for their tick; beyond it the oldest tick is closed early.",
         applies="now",
         ge=1,
     )

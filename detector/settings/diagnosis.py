@@ -24,7 +24,8 @@ class CaseSettings(Model):
     )
     settle: int = Field(
         default=64,
-        description="Samples past the onset after which an incident is settled; at most the longest test "
+        description="Samples after the onset at which an incident counts as settled; at most the longest "
+        "test "
         "window.",
         ge=1,
     )
@@ -37,12 +38,10 @@ class ExchangeSettings(Model):
 
     name: Name = Field(description="Name of this daemon among the others.")
     peers: list[Name] = Field(
-        description="Names of the others; messages of anybody else are ignored.", min_length=1
+        description="Names of the others; messages from anyone else are ignored.", min_length=1
     )
-    source: str = Field(
-        description="Name of the source through which messages come: mqtt, kafka, redis, nats."
-    )
-    sink: str = Field(description="Name of the sink through which they go.")
+    source: str = Field(description="Name of the source that receives messages: mqtt, kafka, redis, nats.")
+    sink: str = Field(description="Name of the sink that sends messages.")
     timeout: Duration = Field(
         default=5.0,
         description="How long to wait for answers; less than diagnosis.time_limit.",
@@ -63,9 +62,9 @@ class ExchangeSettings(Model):
 
 
 class DiagnosisSettings(CaseSettings):
-    """What is found out about incidents after the alarm, off the path of detection; one key per analyzer."""
+    """Analysis of incidents after the alarm, independent of detection; one key per analyzer."""
 
-    keep: int = Field(default=1000, description="Case files kept of unlabelled incidents.", ge=1)
+    keep: int = Field(default=1000, description="Number of case files kept for unlabelled incidents.", ge=1)
     keep_size: Size = Field(
         default=6 * 2**20, description="Largest total size of case files of unlabelled incidents.", ge=2**20
     )
@@ -79,7 +78,7 @@ class DiagnosisSettings(CaseSettings):
         le=600,
     )
     exchange: ExchangeSettings | None = Field(
-        default=None, description="Other daemons to ask about what is not known here; null: none."
+        default=None, description="Other daemons that are asked about what is unknown here; null: none."
     )
 
     @property

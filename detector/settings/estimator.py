@@ -56,7 +56,7 @@ class EstimatorSettings(Group):
     )
     coupling: float | None = setting(
         None,
-        "Pull of the neighbours against a node's own data; null: chosen while learning.",
+        "Weight of the neighbours relative to a node's own data; null: chosen while learning.",
         applies="relearn",
         ge=0,
     )
@@ -85,7 +85,7 @@ NumberOrAuto = Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"]
 
 
 class EngineSettings(Group):
-    """Where the work of the engine is done. Parts decide what comes out, workers only how fast."""
+    """Where the engine runs. Parts affect the result, workers only the speed."""
 
     type: RunnerName = setting(
         "inline",
@@ -121,7 +121,7 @@ class EngineSettings(Group):
     )
     deadline: Duration = setting(
         10.0,
-        "An actor that has not answered for so long is started anew; all must be back within six times that, "
+        "An actor that has not answered for this long is restarted; all must be back within six times that, "
         "counted from the request.",
         applies="restart",
         ge=0.1,

@@ -15,23 +15,30 @@ HOLD = 4  # times all windows, after which a change that stays is the new normal
 
 
 class IncidentSettings(Group):
-    """Life of an incident. Ticks count decisions; times are in the stream's own time."""
+    """Life cycle of an incident. Ticks count decisions; durations refer to the time of the stream."""
 
     min_nodes: int = setting(
         1,
-        "Nodes alarmed by themselves before an incident opens; 1: evidence pooled over neighbours is enough.",
+        "Number of individually alarmed nodes needed to open an incident; 1: evidence pooled over "
+        "neighbours suffices.",
         applies="now",
         ge=1,
     )
     confirm: Ticks = setting(
-        1, "Ticks a node must stay hot before it opens an incident.", applies="now", ge=1
+        1,
+        "Ticks for which a node must stay above its threshold before it opens an incident.",
+        applies="now",
+        ge=1,
     )
     join_after: Ticks = setting(
-        1, "Ticks a node must be judged a member before it joins an incident.", applies="now", ge=1
+        1,
+        "Ticks for which a node must be classified as a member before it joins an incident.",
+        applies="now",
+        ge=1,
     )
     # Calibration counts what lies closer together as one false incident: the promise rests on it.
     clear_after: Ticks = setting(
-        25, "Ticks all nodes must be cool before an incident is cleared.", applies="relearn", ge=1
+        25, "Ticks for which all nodes must be calm before an incident is cleared.", applies="relearn", ge=1
     )
     cool_down: Span = setting(
         AUTO,
@@ -41,7 +48,7 @@ class IncidentSettings(Group):
     )
     update_every: Span = setting(
         AUTO,
-        "Least time between two updates of an incident, unless its severity rises; auto: an eighth of the "
+        "Shortest time between two updates of an incident, unless its severity rises; auto: an eighth of the "
         "longest test window.",
         applies="now",
     )
@@ -53,10 +60,10 @@ class IncidentSettings(Group):
     )
     after_hold: Literal["accept", "release"] = setting(
         "accept",
-        "accept what is seen as the new normal, or release the nodes without learning it.",
+        "accept the present values as the new baseline, or release the nodes without learning them.",
         applies="now",
     )
-    keep: int = setting(100, "Ended incidents remembered, for labels.", applies="now", ge=1)
+    keep: int = setting(100, "Number of closed incidents that can still be labelled.", applies="now", ge=1)
     # A severity is reached by extent (share of the network that changed) or by size, whatever comes first.
     warning_share: float = setting(
         0.05, "Severity is warning from this share of the network's nodes on, two at least.", applies="now",

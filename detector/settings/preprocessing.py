@@ -54,7 +54,8 @@ class PreprocessSettings(Group):
     seasonal_bins: int = setting(48, "Steps of the seasonal profile.", applies="relearn", ge=2)
     difference: Count | Literal["auto"] = setting(
         "auto",
-        "Differences at this lag in samples instead of values; 0: none; auto: lag 1 where the level wanders.",
+        "Use differences at this lag (in samples) instead of values; 0: none; auto: lag 1 where the level "
+        "drifts.",
         applies="relearn",
     )
     whiten: Count | Literal["aic", "auto"] = setting(

@@ -25,7 +25,7 @@ LEAST_KEY = 16  # bytes of the key that boxes of one network share
 
 
 class StateSettings(Settings):
-    """Where the daemon keeps what must survive a crash, and how much of it."""
+    """Where the daemon stores its state, and how much of it."""
 
     directory: FilePath | None = setting(
         None,
@@ -34,7 +34,7 @@ class StateSettings(Settings):
         applies="restart",
     )
     commit_every: Duration = Field(
-        default=1.0, description="Longest time that accepted samples wait for the disk.", gt=0, le=60
+        default=1.0, description="Longest time before accepted samples are committed to disk.", gt=0, le=60
     )
     commit_samples: int = Field(
         default=10_000, description="Number of accepted samples that forces a commit.", ge=1, le=1_000_000
@@ -66,12 +66,12 @@ class StateSettings(Settings):
     )
     backup_every: Duration = Field(
         default=6 * 3600.0,
-        description="Time between two copies of what was learnt, in the folder backups of the state; one is "
-        "made after every calibration too.",
+        description="Time between copies of what was learnt, in the folder `backups` of the state; a copy is "
+        "also made after every calibration.",
         ge=1,
     )
     backup_keep: int = Field(
-        default=3, description="Copies of what was learnt that are kept; 0: none are made.", ge=0, le=100
+        default=3, description="Number of these copies that are kept; 0: none are made.", ge=0, le=100
     )
     outbox_records: int = Field(
         default=10_000, description="Largest number of undelivered records per sink.", ge=1, le=1_000_000
@@ -84,14 +84,16 @@ class StateSettings(Settings):
     )
     outbox_tries: int = Field(
         default=8,
-        description="How often a record is tried that a sink does not take while it takes others; then it is "
+        description="Attempts to deliver a record that a sink refuses while it accepts others; after that "
+        "it is "
         "set aside, and sent again on demand.",
         ge=1,
         le=100,
     )
     set_aside_size: Size = Field(
         default=2 * 2**20,
-        description="Largest total size of records set aside per sink; the oldest go, counted as dropped.",
+        description="Largest total size of records set aside per sink; the oldest are deleted and counted "
+        "as dropped.",
         ge=65536,
     )
 
@@ -104,16 +106,16 @@ class StateSettings(Settings):
 
 
 class ServerTls(WithSecrets):
-    """How we prove who we are, and whom we let in."""
+    """Certificate of the listener, and which clients are admitted."""
 
-    cert_file: FilePath = Field(description="Our certificate, with its chain (PEM).")
+    cert_file: FilePath = Field(description="Certificate of the daemon, with its chain (PEM).")
     key_file: FilePath = Field(description="Private key of cert_file (PEM).")
     key_password: Secret = Field(default=None, description="Password of key_file, as ${VARIABLE}.")
     key_password_file: FilePath | None = Field(
         default=None, description="File with the password of key_file."
     )
     client_ca_file: FilePath | None = Field(
-        default=None, description="If given, clients must show a certificate signed by one of these."
+        default=None, description="If set, clients must present a certificate signed by one of these."
     )
 
     def context(self) -> ssl.SSLContext:
@@ -138,10 +140,12 @@ ROLES: tuple[Role, ...] = ("view", "operate", "admin")  # each may do what those
 class AccessToken(WithSecrets):
     """A token of one person or program, with a name for the audit trail."""
 
-    name: str = Field(description="Who holds it, as the audit trail shall say.", min_length=1, max_length=100)
+    name: str = Field(
+        description="Name of the holder, shown in the audit trail.", min_length=1, max_length=100
+    )
     role: Role = Field(
         default="view",
-        description="view: look at everything; operate: also accept, clear, label, comment, silence, and "
+        description="view: read everything; operate: also accept, clear, label, comment, silence, and "
         "push samples; admin: also change settings.",
     )
     token: Secret = Field(default=None, description="The token, as ${VARIABLE}.")
@@ -155,7 +159,7 @@ class AccessToken(WithSecrets):
 
 
 class HttpSettings(WithSecrets):
-    """The listener for metrics, health, the incidents API, the status page and pushed samples."""
+    """The listener for metrics, health, the HTTP API, the console and pushed samples."""
 
     enabled: bool = setting(True, "Whether to listen at all.", applies="restart")
     host: str = Field(default="127.0.0.1", description="Address to listen on.", min_length=1)
@@ -164,7 +168,7 @@ class HttpSettings(WithSecrets):
     )
     token: Secret = Field(
         default=None,
-        description="Token that clients must show, as ${VARIABLE}; its role is admin, its name is token.",
+        description="Token that clients must present, as ${VARIABLE}; its role is admin, its name is token.",
     )
     token_file: FilePath | None = Field(default=None, description="File with the token.")
     tokens: list[AccessToken] = Field(
@@ -172,12 +176,13 @@ class HttpSettings(WithSecrets):
     )
     tls: ServerTls | None = Field(default=None, description="TLS of the listener.")
     allow_unauthenticated: bool = Field(
-        default=False, description="Listen beyond this machine without token or client certificates."
+        default=False,
+        description="Allow listening beyond this machine without tokens or client certificates.",
     )
     max_connections: int = Field(
         default=256, description="Largest number of concurrent connections.", ge=1, le=100_000
     )
-    max_body: Size = Field(default=2**20, description="Largest body of a request, unpacked.", ge=1024)
+    max_body: Size = Field(default=2**20, description="Largest request body, after decompression.", ge=1024)
     max_header: Size = Field(default=32 * 2**10, description="Largest header of a request.", ge=1024)
     header_timeout: Duration = Field(
         default=10.0, description="Longest time to send a header, or between two requests.", gt=0
@@ -188,11 +193,11 @@ class HttpSettings(WithSecrets):
     )
     max_event_clients: int = Field(default=32, description="Largest number of event-stream clients.", ge=0)
     node_metrics: Literal["top", "listed", "off"] = Field(
-        default="top", description="Which nodes get metrics of their own."
+        default="top", description="Which nodes have metrics of their own."
     )
-    node_metrics_top: int = Field(default=20, description="How many, for top.", ge=1, le=200)
+    node_metrics_top: int = Field(default=20, description="Number of nodes, for `top`.", ge=1, le=200)
     node_metrics_listed: list[str] = Field(
-        default_factory=list, description="Which ones, for listed.", max_length=200
+        default_factory=list, description="Names of the nodes, for `listed`.", max_length=200
     )
 
     @property
@@ -235,15 +240,18 @@ class EdgeSettings(WithSecrets):
     )
     boxes: FilePath | dict[Name, list[str]] = setting(
         ...,
-        "Which node lives where: a CSV file with lines node,box, or {box: [nodes]}. The same in all boxes.",
+        "Which node belongs to which box: a CSV file with lines node,box, or {box: [nodes]}. The same in "
+        "all boxes.",
         applies="restart",
     )
     source: str | None = setting(
         None,
-        "Name of the source through which neighbours are heard: mqtt, kafka, redis, nats.",
+        "Name of the source that receives the neighbours' messages: mqtt, kafka, redis, nats.",
         applies="restart",
     )
-    sink: str | None = setting(None, "Name of the sink through which neighbours are told.", applies="restart")
+    sink: str | None = setting(
+        None, "Name of the sink that sends messages to the neighbours.", applies="restart"
+    )
     key: Secret = setting(
         None,
         "Secret that all boxes share, of 16 bytes or more; messages are signed with it.",

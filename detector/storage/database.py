@@ -48,11 +48,19 @@ def translated(path: Path) -> Iterator[None]:
         unreadable = "no such" in str(error) or "decode" in str(error)  # names in the schema
         if code in (sqlite3.SQLITE_OK, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA) and unreadable:
             raise StateDamaged(f"{path}: {error}") from error
-        raise StateUnavailable(f"{path}: {error}") from error
+        raise StateUnavailable(f"{path}: {error}{_why(path, code)}") from error
     except UnicodeError as error:  # SQLite quotes damaged names in its messages
         raise StateDamaged(f"{path}: text that is not UTF-8") from error
     except OSError as error:
         raise StateUnavailable(f"{path}: {error.strerror}") from error
+
+
+def _why(path: Path, code: int) -> str:
+    """What SQLite does not say of a disk that failed: that its file system has become read-only."""
+    with contextlib.suppress(OSError):
+        if code == sqlite3.SQLITE_IOERR and os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+            return ": Read-only file system"
+    return ""
 
 
 def open_database(path: Path) -> sqlite3.Connection:

@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from detector.events.model import Event
-from detector.storage import told
 
 CHUNK = 500  # ids in one question: SQLite limits the number of parameters
+TOLD = 1000  # incidents of which it is known whom they were told to
+NOBODY = ""  # in place of a sink
+ENDS = "incident.resolved"
+STATES = ("incident.opened", "incident.updated", ENDS)
 COLUMNS = "id, incident, event, time, body, crc"
 
 
@@ -70,13 +73,38 @@ def insert(connection: sqlite3.Connection, records: Iterable[Record], sinks: Seq
 
 
 def address(connection: sqlite3.Connection, record: Record) -> None:
-    """Send a stored record to the sinks that are to have it."""
+    """Send a stored record to the sinks that are to have it, and note whom an incident was told to."""
     connection.executemany(
         "INSERT OR IGNORE INTO outbox (sink, id) VALUES (?, ?)",
         [(sink, record.id) for sink in record.to or ()],
     )
-    if record.incident is not None:
-        told.note(connection, record.incident, record.event, record.to or ())
+    if record.event == ENDS:
+        connection.execute("DELETE FROM told WHERE incident = ?", (record.incident,))
+    elif record.event in STATES:
+        connection.executemany(
+            "INSERT OR IGNORE INTO told (incident, sink) VALUES (?, ?)",
+            [(record.incident, sink) for sink in (NOBODY, *(record.to or ()))],
+        )
+
+
+def told(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """The sinks that each open incident was told to, oldest incident first; its end is for them alone.
+
+    Incidents that an earlier release opened are not known.
+    """
+    found: dict[str, set[str]] = {}
+    for incident, sink in connection.execute("SELECT incident, sink FROM told ORDER BY number"):
+        found.setdefault(incident, set()).update({sink} - {NOBODY})
+    return found
+
+
+def prune_told(connection: sqlite3.Connection) -> None:
+    """Forget the oldest: incidents whose end never came, such as those of a state that was discarded."""
+    connection.execute(
+        "DELETE FROM told WHERE incident NOT IN "
+        "(SELECT incident FROM told GROUP BY incident ORDER BY min(number) DESC LIMIT ?)",
+        (TOLD,),
+    )
 
 
 def delivered(connection: sqlite3.Connection, done: Iterable[tuple[str, str]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 
 from detector.events.model import iso
 from detector.storage import cases, records
+from detector.storage.console import remarks
 from detector.storage.database import FILE, translated
 from detector.storage.mark import Mark
 from detector.storage.schema import TABLES, rename
@@ -79,13 +81,16 @@ def reached(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def scrub(connection: sqlite3.Connection) -> Damage | None:
-    """Remove records, labels, case files and models that do not match their checksums, and tell of them."""
+    """Remove rows that do not match their checksums, and tell of them.
+
+    Not those of journal and snapshots, which are checked when they are read.
+    """
     found = []
-    for table, key, columns, sound in _CHECKS:
-        rows = connection.execute(f"SELECT {key}, crc, {columns} FROM {table}")
+    for table, crc, columns, sound in _CHECKS:
+        rows = connection.execute(f"SELECT rowid, {crc}, {columns} FROM {table}")
         bad = [(row[0],) for row in rows if not _is_sound(sound, row)]
         if bad:
-            connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", bad)
+            connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", bad)
             found.append(f"{len(bad)} of {table}")
     if not found:
         return None
@@ -95,7 +100,7 @@ def scrub(connection: sqlite3.Connection) -> Damage | None:
 def _is_sound(checksum: Callable[..., int], row: tuple[Any, ...]) -> bool:
     try:
         return bool(checksum(*row[2:]) == row[1])
-    except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError, KeyError):
+    except (msgspec.MsgspecError, zlib.error, UnicodeError, TypeError, ValueError, KeyError):
         return False
 
 
@@ -122,11 +127,23 @@ def _of_file(meta: bytes, body: bytes, *head: str | int) -> int:
     return cases.checksum(meta, body, *head)
 
 
+def _of_signal(body: bytes) -> int:
+    zlib.decompress(body)  # which has a checksum of its own
+    return 0
+
+
 _CHECKS: tuple[tuple[str, str, str, Callable[..., int]], ...] = (
-    ("record", "number", "id, incident, event, time, body", _of_record),
-    ("label", "number", "incident, time, body", _of_label),
-    ("case_file", "number", "meta, body, incident, stage", _of_file),
-    ("model", "rowid", "meta, body, kind, name, version", _of_file),
+    ("record", "crc", "id, incident, event, time, body", _of_record),
+    ("label", "crc", "incident, time, body", _of_label),
+    ("case_file", "crc", "meta, body, incident, stage", _of_file),
+    ("model", "crc", "meta, body, kind, name, version", _of_file),
+    ("comment", "crc", "body, incident, who", remarks.checksum),
+    ("audit", "crc", "body, who, action, subject", remarks.checksum),
+    ("silence", "crc", "body", zlib.crc32),
+    ("override", "crc", "body", zlib.crc32),
+    ("node_layout", "id", "names", zlib.crc32),
+    ("node_history", "0", "body", _of_signal),
+    ("incident_signal", "0", "body", _of_signal),
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from detector.settings.diagnosis import DiagnosisSettings
 from detector.settings.service import StateSettings
-from detector.storage import cases, records, told
+from detector.storage import cases, records
 from detector.storage.backup import copies
 from detector.storage.console import incident_signals, remarks, signals
 from detector.storage.database import FILE
@@ -64,7 +64,7 @@ def prune(connection: sqlite3.Connection, bounds: Bounds) -> int:
     incident_signals.prune(connection, bounds.signal_bytes // 2)
     signals.prune(connection, bounds.signal_bytes)
     remarks.prune(connection)
-    told.prune(connection)
+    records.prune_told(connection)
     return cases.prune_cases(connection, bounds.cases, bounds.case_bytes, bounds.labelled_case_bytes)
 
 

@@ -18,20 +18,6 @@ Samples = Sequence[ArrayLike] | Floats
 Progress = Callable[[int, int], None]
 
 
-class NotFittedError(ValueError):
-    """An estimator was asked for results before ``fit``.
-
-    Examples
-    --------
-    >>> from estimators import Grulsif, NotFittedError
-    >>> try:
-    ...     Grulsif().divergence()
-    ... except NotFittedError as error:
-    ...     print(error)
-    Grulsif: call fit first
-    """
-
-
 @dataclass(frozen=True)
 class Selection:
     """Losses of all combinations of hyper-parameters that a ``select`` has tried; lower is better.
@@ -110,6 +96,7 @@ class Estimator(Parameters, ABC):
     kliep 0
     """
 
+    _result = "scores_"
     scores_: Floats
     theta_: Sequence[Floats] | Floats
     n_iter_: int
@@ -126,7 +113,7 @@ class Estimator(Parameters, ABC):
         ref : ndarray of shape (N, n, d), or sequence of N arrays of shape (n_v, d)
             Reference windows, one per node. Windows may differ in length, and be empty; a vector of
             length n stands for n points of dimension one. One array (n, d) or DataFrame is the window of
-            a single node.
+            a single node. Rows with missing values are refused: drop them before.
         test : ndarray of shape (N, n', d), or sequence of N arrays of shape (n'_v, d)
             Test windows of the same nodes, or one array (n', d) or DataFrame.
         W : Graph, networkx graph, sparse or dense matrix of shape (N, N), optional
@@ -206,10 +193,6 @@ class Estimator(Parameters, ABC):
         """
         self._check_fitted()
         return np.maximum(self.scores_, 0.0)  # NaN stays NaN
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "scores_"):
-            raise NotFittedError(f"{type(self).__name__}: call fit first")
 
     def _check_node(self, v: int) -> None:
         self._check_fitted()

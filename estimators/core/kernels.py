@@ -45,14 +45,21 @@ def kernel_named(name: str) -> Kernel:
 
 def as_points(x: ArrayLike, what: str = "x") -> Floats:
     """``x`` as an (n, d) float64 array; a vector becomes n points of dimension one."""
-    points = np.asarray(x, dtype=np.float64)
+    if hasattr(x, "toarray"):
+        raise ValueError(f"{what}: sparse matrices are not supported, use toarray()")
+    given = np.asarray(x)
+    if given.dtype.kind == "c":
+        raise ValueError(f"{what}: Complex data not supported")
+    points: Floats = given.astype(np.float64, copy=False)
     if points.ndim == 1:
         points = points[:, None]
     if points.ndim != 2:
         raise ValueError(f"{what}: expected an (n, d) array, got shape {points.shape}")
     if not np.isfinite(points).all():
         row, column = np.argwhere(~np.isfinite(points))[0]
-        raise ValueError(f"{what}[{row}, {column}] is {points[row, column]}: values must be finite")
+        raise ValueError(
+            f"{what}[{row}, {column}] is {points[row, column]}: values must be finite, not NaN or inf"
+        )
     return points
 
 

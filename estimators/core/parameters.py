@@ -1,11 +1,44 @@
-"""Parameters of estimators as scikit-learn has them: read, set, copied by `sklearn.base.clone`."""
+"""Conventions of scikit-learn, without it: parameters, `sklearn.base.clone`, fitted or not."""
 
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+
+
+class NotFittedError(ValueError, AttributeError):
+    """An estimator was asked for results before ``fit``.
+
+    Where scikit-learn is installed, it is also an error of that library's class of this name.
+
+    Examples
+    --------
+    >>> from estimators import Grulsif, NotFittedError
+    >>> try:
+    ...     Grulsif().divergence()
+    ... except NotFittedError as error:
+    ...     print(error)
+    Grulsif: call fit first
+    """
+
+    def __new__(cls, *args: Any) -> NotFittedError:
+        return super().__new__(_also_of_scikit_learn() if cls is NotFittedError else cls, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotFittedError, self.args
+
+
+@cache
+def _also_of_scikit_learn() -> type[NotFittedError]:
+    """Looked for when there is an error, and never before: nothing else here needs the library."""
+    try:
+        from sklearn.exceptions import NotFittedError as Theirs
+    except ImportError:
+        return NotFittedError
+    return type("NotFittedError", (NotFittedError, Theirs), {"__module__": __name__})
 
 
 class Parameters:
@@ -21,6 +54,8 @@ class Parameters:
     """
 
     _estimator_type: ClassVar[Literal["regressor", "classifier"] | None] = None
+    _result: ClassVar[str]  # attribute that a fitted one has
+    _multi_output: ClassVar[bool] = False  # whether labels may be vectors
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the constructor.
@@ -70,10 +105,14 @@ class Parameters:
         kind = self._estimator_type
         return Tags(
             estimator_type=kind,
-            target_tags=TargetTags(required=kind is not None),
+            target_tags=TargetTags(required=kind is not None, multi_output=self._multi_output),
             regressor_tags=RegressorTags() if kind == "regressor" else None,
             classifier_tags=ClassifierTags() if kind == "classifier" else None,
         )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, self._result):
+            raise NotFittedError(f"{type(self).__name__}: call fit first")
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from estimators.core.base import NotFittedError, Progress, check_range
+from estimators.core.base import Progress, check_range
 from estimators.core.dictionary import Dictionary
 from estimators.core.features import Nystroem
 from estimators.core.graph import Graph
@@ -125,6 +125,7 @@ class CollaborativeTwoSampleTest(Parameters):
     [[2, 3]]
     """
 
+    _result = "scores_"
     scores_: Floats
     directions_: Floats
     p_values_: Floats
@@ -267,10 +268,6 @@ class CollaborativeTwoSampleTest(Parameters):
         found: Floats = 1.0 + self._features(x) @ self._theta[int(direction == "old"), v]
         return found
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "scores_"):
-            raise NotFittedError(f"{type(self).__name__}: call fit first")
-
     def _blocked(self, X: Floats, X_: Floats) -> tuple[Floats, Floats]:
         """Both samples in whole blocks: rows too many are left out where the samples do not meet."""
         self.warnings_ = []
@@ -288,8 +285,8 @@ class CollaborativeTwoSampleTest(Parameters):
             self.block_, self.correlation_time_ = int(self.block), float("nan")
         b = self.block_
         if min(n, m) // b < LEAST_BLOCKS:
-            raise ValueError(f"block: {b} rows leave {min(n, m) // b} blocks in the shorter sample; "
-                             f"at least {LEAST_BLOCKS} are needed")  # fmt: skip
+            raise ValueError(f"block: the shorter sample has {min(n, m)} rows; at least {LEAST_BLOCKS} "
+                             f"blocks of {b} rows are needed")  # fmt: skip
         self.rows_ = (n - n % b, m - m % b)
         return X[:, n % b :], X_[:, : m - m % b]
 

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 
-from estimators.core.base import NotFittedError, check_range
+from estimators.core.base import check_range
 from estimators.core.kernels import as_points
-from estimators.core.parameters import Parameters
+from estimators.core.parameters import NotFittedError, Parameters
 from estimators.core.types import Floats
 
 
@@ -76,6 +76,8 @@ class Kahm(Parameters):
     >>> bool(near < 1.0 < far)
     True
     """
+
+    _result = "Y_"
 
     def __init__(self, *, n_max: int = 20, support: int | None = 3, min_range: float = 1e-3,
                  tol: float = 1e-12, guard: float | None = 2.0) -> None:  # fmt: skip
@@ -227,8 +229,7 @@ class Kahm(Parameters):
         return exponents / (2.0 * max(self.n_, 1))
 
     def _samples(self) -> Floats:
-        if not hasattr(self, "Y_"):
-            raise NotFittedError("Kahm: call fit first")
+        self._check_fitted()
         return self.Y_
 
     def _points(self, y: ArrayLike) -> Floats:

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from estimators.core.base import NotFittedError, check_range
+from estimators.core.base import check_range
 from estimators.core.kernels import as_points
 from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
@@ -74,6 +74,7 @@ class SparseMarginClassifier(Parameters):
     (array([ 1., -1.]), True)
     """
 
+    _result = "nu_"
     nu_: Floats
     critical_: NDArray[np.intp]
     slack_: Floats
@@ -139,8 +140,7 @@ class SparseMarginClassifier(Parameters):
         -------
         ndarray of shape (n,), float64
         """
-        if not hasattr(self, "nu_"):
-            raise NotFittedError("SparseMarginClassifier: call fit first")
+        self._check_fitted()
         weights = (self.grid.weights * self.solution_.alpha)[self._cells]
         values: Floats = self._atoms.transform(X) @ weights
         return values
@@ -189,6 +189,7 @@ class PairwiseClassifier(Parameters):
     ['low', 'middle', 'high']
     """
 
+    _result = "pairs_"
     classes_: tuple[str, ...]
     pairs_: dict[tuple[str, str], SparseMarginClassifier]
     critical_: NDArray[np.intp]
@@ -255,8 +256,7 @@ class PairwiseClassifier(Parameters):
         -------
         ndarray of shape (n, n_classes), float64
         """
-        if not hasattr(self, "pairs_"):
-            raise NotFittedError("PairwiseClassifier: call fit first")
+        self._check_fitted()
         points = as_points(X, "X")
         votes = np.zeros((len(points), len(self.classes_)))
         for (a, b), model in self.pairs_.items():

@@ -7,15 +7,15 @@ refit would let the outliers back in.
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from estimators.core.atoms import Atoms
-from estimators.core.base import NotFittedError, check_range
-from estimators.core.kernels import as_points
-from estimators.core.parameters import Parameters
+from estimators.core.base import check_range
+from estimators.core.regressor import Regressor, as_labels
 from estimators.core.types import Floats
 from estimators.sparse.dual import DualSolution, Tube, solve_dual, solve_relative
 from estimators.sparse.grid import MultiScaleGrid
@@ -25,28 +25,32 @@ RIDGE = 1e-8  # times N, of the refit
 OUTLIER = 5.0  # tolerances of relaxation beyond which a sample has no part in the refit
 RESTS = 0.5  # samples that an atom must rest on: one made of outliers alone goes with them
 FAR = 100.0  # spreads; a capped reading pulls no harder from further away, but numbers lose their digits
+CENTRES = 200  # at most, in more than two dimensions
 NOISE = 3.0  # deviations of the noise within the default tolerance
 
 
-class SparseMultiScaleRegressor(Parameters):
+class SparseMultiScaleRegressor(Regressor):
     """A signal as few Gaussians of different widths: f(x) = sum_l coef_l k(x, z_l; w_l).
 
     Parameters
     ----------
     tol : float > 0, optional
-        tau; by default three deviations of the noise, taken from first differences in order of x (p = 1).
+        tau; by default three deviations of the noise, taken from differences between neighbours in X or from
+        what a linear regression leaves, whichever is less.
     rho : float in [0, 1), default=0.2
         Sparsity, free of units.
     gamma : float >= 0, optional
         The same in units of the grid's measure, instead of ``rho``.
     relaxation : Relaxation, optional
-        The default caps the pull of a sample, for signals of unit size on the lebesgue measure.
+        By default Relaxation.huber(100, 0.3), which caps the pull of a sample, for signals of unit size on
+        the lebesgue measure.
     refine : bool, default=True
-        Move centres and widths off the grid, by variable projection.
+        Move centres and widths off the grid, by variable projection, if they are fewer numbers than samples.
     max_atoms : int, optional
         Keep the strongest.
     grid : MultiScaleGrid, optional
-        By default one around X (p <= 2) with 16 widths from twice the spacing to a fifth of the range.
+        By default one around X with 16 widths from twice the spacing to a fifth of the range; for p > 2, the
+        centres are points of X, at most 200, with 8 widths from a tenth of the range to all of it.
     max_iter : int, default=400
         Of the solver.
 
@@ -61,6 +65,10 @@ class SparseMultiScaleRegressor(Parameters):
         How far each sample was relaxed: large for outliers.
     solution_ : DualSolution
         Values, iterations, and whether it converged.
+    n_features_in_ : int
+        p.
+    n_iter_ : int
+        Of the solver.
 
     References
     ----------
@@ -77,12 +85,13 @@ class SparseMultiScaleRegressor(Parameters):
     (True, True)
     """
 
+    _result = "coef_"
     atoms_: Atoms
-    _estimator_type = "regressor"
     coef_: Floats
     multipliers_: Floats
     slack_: Floats
     solution_: DualSolution
+    n_iter_: int
 
     def __init__(self, *, tol: float | None = None, rho: float = 0.2, gamma: float | None = None,
                  relaxation: Relaxation | None = None, refine: bool = True, max_atoms: int | None = None,
@@ -93,7 +102,7 @@ class SparseMultiScaleRegressor(Parameters):
         if gamma is not None:
             check_range("gamma", gamma, 0.0)
         self.tol, self.rho, self.gamma = tol, rho, gamma
-        self.relaxation = relaxation or Relaxation.huber(100.0, 0.3)
+        self.relaxation = relaxation
         self.refine, self.max_atoms, self.grid, self.max_iter = refine, max_atoms, grid, max_iter
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -110,21 +119,26 @@ class SparseMultiScaleRegressor(Parameters):
         -------
         self
         """
-        points, target = as_points(X, "X"), as_points(y, "y")[:, 0]
+        points, labels = self._table(X, "X"), as_labels(y)
+        if labels.shape[1] != 1:
+            raise ValueError(f"y: {labels.shape[1]} columns, but there is one signal")
+        target = labels[:, 0]
         if len(points) != len(target):
             raise ValueError(f"y: {len(target)} values, but X has {len(points)}")
         if len(points) < 3:
-            raise ValueError(f"X: needs at least three samples, got {len(points)}")
+            raise ValueError(f"X: needs at least three samples, got n_samples={len(points)}")
         tol = self.tol or max(NOISE * noise(points, target), 1e-9 * float(np.ptp(target)), 1e-300)
-        if np.isfinite(self.relaxation.cap):
+        relaxation = self.relaxation or Relaxation.huber(100.0, 0.3)
+        if np.isfinite(relaxation.cap):
             target = near(target)
         grid = self.grid or _grid(points)
         K, fit = grid.design(points), Tube(target, tol)
         if self.gamma is None:
-            found = solve_relative(K, grid.weights, fit, self.rho, self.relaxation, self.max_iter)
+            found = solve_relative(K, grid.weights, fit, self.rho, relaxation, self.max_iter)
         else:
-            found = solve_dual(K, grid.weights, fit, self.gamma, self.relaxation, self.max_iter)
+            found = solve_dual(K, grid.weights, fit, self.gamma, relaxation, self.max_iter)
         self.solution_, self.multipliers_, self.slack_ = found, found.multipliers, found.slack
+        self.n_iter_ = found.n_iter
         peaks = grid.local_maxima(found.thresholded)
         atoms = grid.atoms.take(peaks)
         atoms = atoms.take(atoms.distinct(found.thresholded[peaks], self.max_atoms))
@@ -132,7 +146,7 @@ class SparseMultiScaleRegressor(Parameters):
         if not kept.any():
             kept = np.ones(len(target), np.bool_)
         atoms = atoms.take((atoms.transform(points[kept]) ** 2).sum(axis=0) >= RESTS)
-        if self.refine and len(atoms):
+        if self.refine and 0 < len(atoms) * (points.shape[1] + 1) <= kept.sum():
             atoms = _refined(atoms, grid, points[kept], target[kept])
         self.atoms_, self.coef_ = atoms, _coefficients(atoms, points[kept], target[kept])
         return self
@@ -148,18 +162,33 @@ class SparseMultiScaleRegressor(Parameters):
         -------
         ndarray of shape (n,), float64
         """
-        if not hasattr(self, "coef_"):
-            raise NotFittedError("SparseMultiScaleRegressor: call fit first")
-        values: Floats = self.atoms_.transform(X) @ self.coef_
+        points = self._same_table(X, "X")
+        values: Floats = self.atoms_.transform(points) @ self.coef_
         return values
 
 
 def noise(points: Floats, y: Floats) -> float:
-    """Deviation of the noise of y from its first differences in order of a one-dimensional x."""
-    if points.shape[1] != 1:
-        raise ValueError(f"tol: must be given where x has {points.shape[1]} dimensions")
-    steps = np.diff(y[np.argsort(points[:, 0], kind="stable")])
-    return float(1.4826 * np.median(np.abs(steps - np.median(steps))) / np.sqrt(2.0))
+    """Deviation of the noise of y, from its first differences in order of a one-dimensional x.
+
+    In more dimensions from those between nearest neighbours, unless a linear regression leaves less:
+    neighbours are far apart there, and both contain some of the signal.
+    """
+    n, p = points.shape
+    if p == 1:
+        return _deviation(np.diff(y[np.argsort(points[:, 0], kind="stable")])) / math.sqrt(2.0)
+    from scipy.spatial import KDTree
+
+    nearest = KDTree(points).query(points, k=2)[1][:, 1]
+    apart = _deviation(y - y[nearest]) / math.sqrt(2.0)
+    if n <= p + 1:
+        return apart
+    line = np.column_stack([points, np.ones(n)])
+    rest = y - line @ np.linalg.lstsq(line, y, rcond=None)[0]
+    return min(apart, _deviation(rest) * math.sqrt(n / (n - p - 1)))
+
+
+def _deviation(values: Floats) -> float:
+    return float(1.4826 * np.median(np.abs(values - np.median(values))))
 
 
 def near(y: Floats) -> Floats:
@@ -175,6 +204,9 @@ def _grid(points: Floats) -> MultiScaleGrid:
     span = float(np.ptp(points, axis=0).max())
     if span == 0.0:
         raise ValueError("X: all points are equal, so there is no width to choose")
+    if points.shape[1] > 2:
+        some = points[np.linspace(0, len(points) - 1, min(len(points), CENTRES)).astype(np.intp)]
+        return MultiScaleGrid.candidates(some, np.geomspace(span / 10.0, span, 8), "lebesgue")
     least = min(2.0 * span / len(points) ** (1.0 / points.shape[1]), span / 10.0)
     return MultiScaleGrid.build(points, np.geomspace(least, span / 5.0, 16), measure="lebesgue")
 

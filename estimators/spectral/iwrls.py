@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from estimators.core.features import Affine, Features, WithConstant
 from estimators.core.kernels import as_points
+from estimators.core.regressor import Regressor, as_labels
 from estimators.core.types import Floats
 from estimators.spectral.aggregation import convex, folds_of
 from estimators.spectral.filters import Filter, Spectrum
@@ -26,7 +27,7 @@ def effective_sample_size(weights: ArrayLike) -> float:
     return float(w.sum()) ** 2 / squares if squares > 0.0 else 0.0
 
 
-class Iwrls(SpectralModel):
+class Iwrls(SpectralModel, Regressor):
     """Importance-weighted regularised least squares: a regression fitted where its weights are.
 
     f(x) = psi(x)'theta is near y at labelled points of p, weighted by beta = q/p: then f is near y under q.
@@ -82,6 +83,8 @@ class Iwrls(SpectralModel):
         Held-out losses of the candidates.
     effective_size_ : float
         Effective sample size of the weights.
+    n_features_in_ : int
+        d.
 
     References
     ----------
@@ -102,6 +105,8 @@ class Iwrls(SpectralModel):
     >>> round(right.effective_size_)
     50
     """
+
+    _multi_output = True
 
     def __init__(self, *, linear: bool = False, scheme: str | Filter = "iterated", order: int | None = None,
                  lams: Sequence[float] | None = None, sigma: float | None = None, kernel: str = "gaussian",
@@ -131,12 +136,12 @@ class Iwrls(SpectralModel):
         ValueError
             If the arguments do not fit together, or there are fewer points than folds.
         """
-        points, labels = as_points(x), as_points(y, "y")  # (n, k)
+        points, labels = self._table(x, "x"), as_labels(y)  # (n, k)
         w = _weights(weights, len(points))
         if len(labels) != len(points):
             raise ValueError(f"y: {len(labels)} labels, but x has {len(points)} points")
         if len(points) < self.folds:
-            raise ValueError(f"x: {len(points)} points, too few for {self.folds} folds")
+            raise ValueError(f"x: n_samples={len(points)}, too few for {self.folds} folds")
         self.effective_size_ = effective_sample_size(w)
         centre = np.average(labels, axis=0, weights=w)  # (k,)
         spread = np.sqrt(np.average(np.square(labels - centre), axis=0, weights=w))
@@ -159,7 +164,7 @@ class Iwrls(SpectralModel):
         path = path * unit
         path[:, -1] += centre  # the feature that is one
         theta = np.tensordot(self.coefficients_, path, 1)  # Eq. 22
-        flat = np.ndim(y) == 1
+        flat = np.asarray(y).ndim == 1
         self.held_out_, self.path_, self.theta_ = (
             part[..., 0] if flat else part for part in (predicted, path, theta)
         )
@@ -182,7 +187,7 @@ class Iwrls(SpectralModel):
         NotFittedError
             If ``fit`` was not called.
         """
-        return np.asarray(self._mapped(x) @ self.theta_)
+        return np.asarray(self._mapped(self._same_table(x, "x")) @ self.theta_)
 
     def candidates(self, x: ArrayLike) -> Floats:
         """Predictions of all lambda.
@@ -201,7 +206,7 @@ class Iwrls(SpectralModel):
         NotFittedError
             If ``fit`` was not called.
         """
-        return np.tensordot(self._mapped(x), self.path_, axes=(1, 1))
+        return np.tensordot(self._mapped(self._same_table(x, "x")), self.path_, axes=(1, 1))
 
     def _features(self, x: Floats, w: Floats) -> Features:
         return WithConstant(Affine.of(x, w)) if self.linear else self._kernel_features(x)

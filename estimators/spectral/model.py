@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from estimators.core.base import NotFittedError, Selection, check_range
+from estimators.core.base import Selection, check_range
 from estimators.core.dictionary import Dictionary, coherent_subset
 from estimators.core.features import Features, Nystroem, WithConstant
 from estimators.core.kernels import kernel_named, median_distance
@@ -59,6 +59,7 @@ class SpectralModel(Parameters):
         Points (n, d) to features (n, r).
     """
 
+    _result = "theta_"
     sigma_: float
     features_: Features
     lams_: Floats
@@ -73,7 +74,8 @@ class SpectralModel(Parameters):
                  folds: int = 5, seed: int = 0, mu: float = 0.9, budget: int = 256) -> None:  # fmt: skip
         if order is not None and not isinstance(scheme, str):
             raise ValueError("order: belongs to the scheme 'iterated', not to a Filter")
-        self.filter = scheme_named(scheme, order) if isinstance(scheme, str) else scheme
+        if isinstance(scheme, str):
+            scheme_named(scheme, order)
         for lam in () if lams is None else lams:
             check_range("lams", lam, 0.0, open_low=True)
         if sigma is not None:
@@ -86,6 +88,11 @@ class SpectralModel(Parameters):
         self.scheme, self.order = scheme, order
         self.lams, self.sigma, self.kernel = lams, sigma, kernel
         self.folds, self.seed, self.mu, self.budget = folds, seed, mu, budget
+
+    @property
+    def filter(self) -> Filter:
+        """The filter of ``scheme`` and ``order``."""
+        return scheme_named(self.scheme, self.order) if isinstance(self.scheme, str) else self.scheme
 
     def fit(self, first: ArrayLike, second: ArrayLike) -> Self:
         """Given by the estimators."""
@@ -125,6 +132,5 @@ class SpectralModel(Parameters):
         return WithConstant(Nystroem(Dictionary(atoms, self.sigma_, self.kernel), tol=1e-8))
 
     def _mapped(self, x: ArrayLike) -> Floats:
-        if not hasattr(self, "theta_"):
-            raise NotFittedError(f"{type(self).__name__}: call fit first")
+        self._check_fitted()
         return self.features_(x)

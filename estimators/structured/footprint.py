@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from estimators.core.base import NotFittedError, check_range
+from estimators.core.base import check_range
 from estimators.core.graph import Graph
 from estimators.core.kernels import as_points
 from estimators.core.parameters import Parameters
@@ -166,6 +166,7 @@ class FootprintPredictor(Parameters):
     array([7, 8, 9])
     """
 
+    _result = "ridge_"
     loss_: FootprintCosts | FootprintFOne
     mean_: Floats  # (D,) of the descriptors learnt from
     spread_: Floats
@@ -383,10 +384,6 @@ class FootprintPredictor(Parameters):
                 model.ridge_.B_.shape[1] != model.loss_.columns + 1):  # fmt: skip
             raise ValueError("not a predictor: its arrays do not fit together")
         return model
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "ridge_"):
-            raise NotFittedError("FootprintPredictor: call fit first")
 
     def _standard(self, F: Floats) -> Floats:
         x: Floats = (F - self.mean_) / self.spread_

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from estimators.core.base import NotFittedError, check_range
+from estimators.core.base import check_range
 from estimators.core.kernels import as_points, gaussian, median_distance
 from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
 from estimators.structured.part_losses import PartLoss
 
 LEAST_RIDGE = 1e-8
+MOST_PARTS = 20_000  # a kernel matrix of 3 GB
 
 
 class LocalizedPredictor(Parameters):
@@ -74,6 +75,7 @@ class LocalizedPredictor(Parameters):
     True
     """
 
+    _result = "parts_"
     parts_: Floats
     labels_: list[NDArray[Any]]
 
@@ -107,7 +109,8 @@ class LocalizedPredictor(Parameters):
         Raises
         ------
         ValueError
-            If inputs and labels do not fit together; the message names the input.
+            If inputs and labels do not fit together, the message naming the input; or if there are more than
+            20,000 parts.
         """
         inputs = [as_points(x, f"X[{i}]") for i, x in enumerate(X)]
         labels = [np.asarray(y) for y in Y]
@@ -121,6 +124,10 @@ class LocalizedPredictor(Parameters):
             if self.universal and len(x) != len(inputs[0]):
                 raise ValueError(f"X[{i}]: {len(x)} parts, but X[0] has {len(inputs[0])}; "
                                  "the universal kernel needs the same")  # fmt: skip
+        m = sum(map(len, inputs))
+        if m > MOST_PARTS:
+            raise ValueError(f"X: {m} parts, but the kernel of more than {MOST_PARTS} takes gigabytes; "
+                             "PartRidge(centres=...) takes any number")  # fmt: skip
         self.labels_, self.parts_ = labels, np.concatenate(inputs)
         self._place = np.concatenate([np.arange(len(x)) for x in inputs])
         self._input = np.repeat(np.arange(len(inputs)), [len(x) for x in inputs])
@@ -239,8 +246,7 @@ class LocalizedPredictor(Parameters):
         return mean[:, 0] if mean.shape[1] == 1 else mean
 
     def _values(self, x: ArrayLike) -> Floats:
-        if not hasattr(self, "parts_"):
-            raise NotFittedError("LocalizedPredictor: call fit first")
+        self._check_fitted()
         points = as_points(x, "x")
         if points.shape[1] != self.parts_.shape[1]:
             raise ValueError(f"x: descriptors of {points.shape[1]}, learnt were {self.parts_.shape[1]}")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, solve_triangular
 
-from estimators.core.base import NotFittedError, Selection, check_range
+from estimators.core.base import Selection, check_range
 from estimators.core.kernels import as_points
 from estimators.core.parameters import Parameters
 from estimators.core.types import Floats
@@ -80,6 +80,7 @@ class PartRidge(Parameters):
     array([1., 1., 0.])
     """
 
+    _result = "B_"
     parts_: Floats  # (M, D) parts learnt from, or centres
     nodes_: Ids  # (M,)
     B_: Floats  # (M, T + 1)
@@ -340,10 +341,6 @@ class PartRidge(Parameters):
         if len(B) != M or B.shape[1] < 2:
             raise ValueError(f"B: shape {B.shape}, but there are {M} parts")
         return model
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "B_"):
-            raise NotFittedError("PartRidge: call fit first")
 
     def _ridge(self, m: int) -> float:
         return max(m * self.lam, _LEAST_RIDGE)

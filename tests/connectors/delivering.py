@@ -36,15 +36,20 @@ class Course:
     done: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
 
+    def delivered(self, ids: Sequence[str]) -> None:
+        self.done.extend(ids)
+
     def outcome(self, name: str) -> float:
         return total(self.metrics.page().decode(), "deliveries_total", sink="s", outcome=name)
 
 
-async def deliver(sink: Sink, records: Sequence[Record], patience: float, tries: int = 8) -> Course:
-    course = Course()
+async def deliver(
+    sink: Sink, records: Sequence[Record], patience: float, tries: int = 8, course: Course | None = None
+) -> Course:
+    course = course or Course()
     outbox = Outbox(10_000, 2**26, "drop_oldest")
     task = SinkTask("s", sink.name, sink, outbox, course.metrics, tries)
-    task.delivered = lambda _, ids: course.done.extend(ids)
+    task.delivered = lambda _, ids: course.delivered(ids)
     task.set_aside = lambda _, record, tries, error: course.set_aside.update({record.id: error})
     task.add(records)
     task.start([])

@@ -132,13 +132,25 @@ class NatsCuts(Cuts):
         return {**config, "servers": [f"nats://127.0.0.1:{self.port}"]}
 
 
-class MqttCuts(Cuts):
-    """Its broker takes packets of any size that our decoder would."""
+class OwnMqttRig(MqttRig):
+    """With a broker of its own, which takes no large packets and keeps sessions over its death."""
 
-    pad = 0
+    def broker(self) -> servers.Server:
+        if not hasattr(self, "_broker"):
+            limit = f"max_packet_size {LARGE // 2}"
+            self._broker = servers.mosquitto(self.folder / "broker", persistent=True, more=[limit])
+        return self._broker
+
+    async def stop(self) -> None:
+        await super().stop()
+        self.broker().stop()
+
+
+class MqttCuts(Cuts):
+    rig: OwnMqttRig
 
     def target(self) -> int:
-        return int(self.rig.running.mosquitto().port)
+        return int(self.rig.broker().port)
 
 
 class Impatient(Trouble):
@@ -277,7 +289,7 @@ TROUBLES: dict[str, tuple[type[Trouble], type[Rig]]] = {
     "file": (FullDisk, FileRig),
     "webhook": (Scripted, WebhookRig),
     "alertmanager": (ScriptedAlerts, AlertmanagerRig),
-    "mqtt": (MqttCuts, MqttRig),
+    "mqtt": (MqttCuts, OwnMqttRig),
     "kafka": (Impatient, KafkaRig),
     "redis": (RedisCuts, RedisRig),
     "nats": (NatsCuts, NatsRig),

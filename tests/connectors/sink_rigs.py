@@ -158,25 +158,32 @@ class AlertmanagerRig(Rig):
 class MqttRig(Rig):
     type_name = "mqtt"
 
+    def broker(self) -> servers.Server:
+        return self.running.mosquitto()
+
     def config(self) -> dict[str, Any]:
-        port = self.running.mosquitto().port
+        port = self.broker().port
         return {"host": "127.0.0.1", "port": port, "topic": f"out/{self.unique}", "timeout": "3s"}
 
     def dead_config(self) -> dict[str, Any]:
         return {"host": "127.0.0.1", "port": servers.free_port(), "timeout": "2s"}
 
     async def prepare(self) -> None:
-        command = [servers.program("mosquitto_sub"), "-p", str(self.running.mosquitto().port), "-q", "1"]
-        self.listener = await asyncio.create_subprocess_exec(
-            *command, "-t", f"out/{self.unique}", stdout=asyncio.subprocess.PIPE
-        )
+        command = [servers.program("mosquitto_sub"), "-p", str(self.broker().port), "-q", "1"]
+        self.heard = self.folder / f"{self.unique}.jsonl"
+        with self.heard.open("wb") as heard:
+            self.listener = await asyncio.create_subprocess_exec(
+                *command, "-c", "-i", self.unique, "-t", f"out/{self.unique}", stdout=heard
+            )
         await asyncio.sleep(0.3)
 
     async def received(self) -> list[tuple[str, dict[str, Any]]]:
-        await asyncio.sleep(0.3)
+        size = -1
+        while size != (size := self.heard.stat().st_size):  # until nothing more comes
+            await asyncio.sleep(0.3)
         self.listener.terminate()
-        text, _ = await self.listener.communicate()
-        return [(json.loads(line)["id"], json.loads(line)) for line in text.splitlines()]
+        await self.listener.wait()
+        return [(json.loads(line)["id"], json.loads(line)) for line in self.heard.read_bytes().splitlines()]
 
 
 class KafkaRig(Rig):

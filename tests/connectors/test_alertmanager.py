@@ -30,7 +30,7 @@ def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
                 {
                     "id": "i7-2",
                     "event": "incident.updated",
-                    "nodes": [{"name": "a", "peak": 1}, {"name": "b"}],
+                    "nodes": [{"name": "a", "peak": 1, "changed": True}, {"name": "b", "changed": False}],
                     "score": 3.5,
                     **common,
                 }
@@ -40,7 +40,7 @@ def test_firing_updated_resolved(running: Any, tmp_path: Path) -> None:
         assert alert["labels"] == {
             "alertname": "DetectorIncident", "incident": "i7", "site": "x", "test": rig.unique,
         }  # fmt: skip
-        assert alert["annotations"]["nodes"] == "a, b"
+        assert alert["annotations"]["nodes"] == "a, b (possibly)"
         assert alert["annotations"]["score"] == "3.5"
         before = alert["endsAt"]
         await asyncio.sleep(1.6)  # longer than one endsAt: only the repeats keep it alive

@@ -1,4 +1,4 @@
-"""Kafka: partitions, pauses, rebalances, and with a real broker TLS, passwords and its death under a sink."""
+"""Kafka: partitions, pauses, rebalances, and with a real broker TLS and passwords."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from connectors import Batch, ConnectorError
 from connectors.base import join_position
 from connectors.kafka import KafkaSink, KafkaSource
-from tests.connectors.sink_rigs import KafkaRig as SinkRig
 from tests.connectors.source_rigs import KafkaRig, message
 from tests.kafka_server import PASSWORD, USER, Kafka
 
@@ -141,34 +140,3 @@ def test_tls_and_passwords(
         asyncio.run(attempt(broker.ports["SASL_SSL"], tls=trusted, **user, password="${WRONG}", timeout="3s"))
     assert "canary" not in str(caught.value)
     assert "uthentication" in str(caught.value)
-
-
-def test_a_broker_killed_under_a_sink(broker: Kafka, running: Any, tmp_path: Path) -> None:
-    """Writes fail meanwhile; written again, every record is there, those of failed writes at most twice."""
-
-    async def main() -> None:
-        rig = SinkRig(running, tmp_path)
-        await rig.prepare()
-        sink = rig.make(rig.config() | {"timeout": "3s"})
-        await sink.open()
-        lots = [[{"id": f"{lot}-{i}", "event": "opened"} for i in range(20)] for lot in range(6)]
-        again: set[str] = set()
-        for number, lot in enumerate(lots):
-            if number == 3:
-                await asyncio.to_thread(broker.down)
-            while True:
-                try:
-                    await sink.write(lot)
-                    break
-                except ConnectorError:
-                    again |= {record["id"] for record in lot}
-                    await asyncio.to_thread(broker.up)
-        await sink.close()
-        assert again
-        got = [record["id"] for _, record in await rig.received()]
-        assert set(got) == {record["id"] for lot in lots for record in lot}
-        repeated = [one for one in set(got) if got.count(one) > 1]
-        assert set(repeated) <= again
-        assert all(got.count(one) <= 2 for one in repeated)
-
-    asyncio.run(main())

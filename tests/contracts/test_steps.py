@@ -212,6 +212,8 @@ def test_a_later_node_is_learnt_as_the_others_are(kind: type[Step]) -> None:
     blocks = Blocks(history(12)[:, :1], np.arange(float(T)))
     small.fit(blocks, like=step)
     assert small.active == step.active
+    step.settle()
+    small.settle()
     step.adopt(np.array([4], np.int32), small)
     step.restart(np.array([4], np.int32))
     for t, row in enumerate(history(13)[:40, :1]):

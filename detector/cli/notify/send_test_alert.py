@@ -24,22 +24,22 @@ TEXT = "Test alert: somebody ran `detector send-test-alert`; nothing has changed
     default="45s",
     show_default=True,
     metavar="TIME",
-    help="How long it stays open at sinks that wait before they notify, such as Alertmanager.",
+    help="How long it stays open at sinks that wait before they notify.",
 )
 @click.option(
     "--severity",
     type=click.Choice(["info", "warning", "critical"]),
     default="info",
     show_default=True,
-    help="Its severity, to try routes.",
+    help="Severity of the incident, to test routes.",
 )
 @click.option("--timeout", default=15.0, show_default=True, help="Seconds to wait for each sink.")
 @json_option
 def send_test_alert(config_path: Path, names: tuple[str, ...], open_for: str, severity: str, timeout: float,
                     as_json: bool) -> None:  # fmt: skip
-    """Send an incident that opens and is resolved to the sinks, to see whether it arrives.
+    """Send a test incident to the sinks: it opens, and is resolved.
 
-    Sinks that notify people only of what lasts get the end of it some time later than its begin.
+    Sinks that wait before they notify, such as Alertmanager, receive its end some time after its opening.
     """
     try:
         seconds = parse_duration(open_for)

@@ -17,29 +17,31 @@ from detector.events.model import iso
 
 @click.group()
 def silence() -> None:
-    """Send nothing about some nodes for some time: silences and maintenance windows."""
+    """Stop sending incidents of some nodes for a while: silences and maintenance windows."""
 
 
 @silence.command("add")
 @click.argument("nodes", nargs=-1)
 @click.option("--group", "groups", multiple=True, metavar="NAME", help="A group of notify.groups.")
-@click.option("--for", "lasts", required=True, metavar="TIME", help="How long, such as 30m or 2h.")
-@click.option(
-    "--from", "begin", metavar="WHEN", help="When it begins, such as 2026-11-22T02:00; default: now."
-)
+@click.option("--for", "lasts", required=True, metavar="TIME", help="Duration, such as 30m or 2h.")
+@click.option("--from", "begin", metavar="WHEN", help="Start, such as 2026-11-22T02:00; default: now.")
 @click.option(
     "--every",
     type=click.Choice(["once", "day", "week"]),
     default="once",
     show_default=True,
-    help="Again at the same time of each day or week, until it is ended.",
+    help="Repeat every day or week at the same time, until it is ended.",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Why, for people.")
+@click.option(
+    "--zone", default="UTC", show_default=True, metavar="NAME",
+    help="Time zone of --from and of repetitions, such as Europe/Berlin.",
+)  # fmt: skip
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown to people.")
 @config_option
 @json_option
 def add(config_path: Path, nodes: tuple[str, ...], groups: tuple[str, ...], lasts: str, begin: str | None,
-        every: str, reason: str, as_json: bool) -> None:  # fmt: skip
-    """Silence NODES: names, in which * and ? stand for any letters. Prints the id of the silence."""
+        every: str, zone: str, reason: str, as_json: bool) -> None:  # fmt: skip
+    """Silence NODES, given by name; * and ? are wildcards. Prints the id of the silence."""
     if not nodes and not groups:
         raise click.UsageError("name the nodes or a --group; '*' is all nodes")
     try:
@@ -47,7 +49,7 @@ def add(config_path: Path, nodes: tuple[str, ...], groups: tuple[str, ...], last
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from None
     body = {"nodes": list(nodes), "groups": list(groups), "lasts": seconds, "begin": begin, "every": every,
-            "reason": reason}  # fmt: skip
+            "zone": zone, "reason": reason}  # fmt: skip
     shown = Daemon(load_config(config_path)).post("/api/v1/silences", body)
     if as_json:
         print_json(shown)
@@ -60,7 +62,7 @@ def add(config_path: Path, nodes: tuple[str, ...], groups: tuple[str, ...], last
 @config_option
 @json_option
 def list_silences(config_path: Path, as_json: bool) -> None:
-    """List silences and maintenance windows, those in force first."""
+    """List silences and maintenance windows, active ones first."""
     found = Daemon(load_config(config_path)).get("/api/v1/silences")
     if as_json:
         print_json(found)
@@ -81,7 +83,7 @@ def list_silences(config_path: Path, as_json: bool) -> None:
 @config_option
 @json_option
 def end(config_path: Path, silence_id: str, as_json: bool) -> None:
-    """End a silence before its time. ID is as `detector silence list` shows it."""
+    """End a silence early. ID is the one that `detector silence list` shows."""
     shown = Daemon(load_config(config_path)).post(f"/api/v1/silences/{quote(silence_id, safe='')}/end", {})
     if as_json:
         print_json(shown)
@@ -96,4 +98,5 @@ def _about(one: dict[str, Any]) -> str:
 def _when(one: dict[str, Any]) -> str:
     words = f"from {iso(one['begin']) or one['begin']} for {format_duration(one['lasts'])}"
     words += "" if one["every"] == "once" else f", every {one['every']}"
+    words += "" if one["zone"] == "UTC" else f" ({one['zone']})"
     return words if one["ended"] is None else f"{words}; ended {iso(one['ended']) or one['ended']}"

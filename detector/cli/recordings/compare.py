@@ -22,23 +22,24 @@ LISTED = 20  # nodes in the table for people
 @click.argument("before", type=FILE)
 @click.argument("after", type=FILE)
 @click.option("--graph", "graph_path", type=FILE, metavar="FILE",
-              help="Links: CSV of edges or a matrix, GraphML, or a configuration (.yaml). Without it every "
-              "node is tested by itself.")  # fmt: skip
+              help="Links: CSV of edges or a matrix, GraphML, or a configuration (.yaml). Without links "
+              "every node is tested by itself.")  # fmt: skip
 @click.option("--level", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.05,
               show_default=True, help="Largest p-value of a difference.")  # fmt: skip
 @click.option("--control", type=click.Choice(["family", "fdr", "none"]), default="family", show_default=True,
-              help="What the level is of: the chance of any false node, their share, each node.")  # fmt: skip
+              help="What the level limits: the chance of any false node, the share of false nodes, or the "
+              "error of each node.")  # fmt: skip
 @click.option("--permutations", type=click.IntRange(19, 100_000), default=999, show_default=True,
-              help="No p-value is below one over this plus one.")  # fmt: skip
-@click.option("--block", type=click.IntRange(min=1), help="Rows that are moved together; told from the "
-              "correlation of the samples if not given.")  # fmt: skip
+              help="Number of permutations; p-values are at least 1 / (N + 1).")  # fmt: skip
+@click.option("--block", type=click.IntRange(min=1), help="Rows that are permuted together; "
+              "default: from the correlation of the samples.")  # fmt: skip
 @click.option("--coupling", type=click.FloatRange(min=0.0), default=0.3, show_default=True,
-              help="Weight of the neighbours beside a node's own samples.")  # fmt: skip
+              help="Weight of the neighbours relative to a node's own samples.")  # fmt: skip
 @click.option("--alpha", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.1, show_default=True,
-              help="Of the relative ratio.")  # fmt: skip
+              help="Mixture parameter of the relative density ratio.")  # fmt: skip
 @click.option("--step", type=click.FloatRange(0.0, min_open=True), metavar="SECONDS",
-              help="Samples within a step are of one time; exact times if not given.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the permutations.")
+              help="Samples within one step count as simultaneous; default: exact times.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the permutations.")
 @report_option("Write a page with the network, all p-values and the ratios of the strongest nodes.")
 @json_option
 def compare(
@@ -122,7 +123,7 @@ def _linked(path: Path, names: list[str]) -> Network:
 
 def _show(made: Comparison) -> None:
     facts = made.facts()
-    click.echo(f"{facts['verdict']}; {facts['rows_before']} and {facts['rows_after']} rows, "
+    click.echo(f"{facts['conclusion']}; {facts['rows_before']} and {facts['rows_after']} rows, "
                f"{facts['permutations']} permutations of blocks of {facts['block']}")  # fmt: skip
     for text in facts["warnings"]:
         click.echo(f"Warning: {text}", err=True)

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
               help="Links: CSV of edges (u,v or u,v,weight) or a matrix, or GraphML. Without it links are "
               "learnt from correlations.")  # fmt: skip
 @click.option("--quiet", nargs=2, metavar="FROM UNTIL",
-              help="Times between which nothing happened, to learn from. Without it a quiet part is looked "
-              "for.")  # fmt: skip
+              help="Period without events, to learn from. Default: found in the recording.")  # fmt: skip
 @click.option("--budget", metavar="WORDS", help='False incidents of the whole network, such as "1 per 7d".')
 @click.option("--output", "-o", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Where report, configuration and state go.  [default: NAME-detector]")  # fmt: skip
+              help="Folder for report, configuration and state.  [default: NAME-detector]")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an earlier trial in that folder.")
 @click.option("--open/--no-open", "is_opened", default=None,
               help="Open the report in a browser.  [default: at a terminal with a display]")  # fmt: skip
@@ -40,12 +39,12 @@ def try_(
     recording: Path, graph: Path | None, quiet: tuple[str, str] | None, budget: str | None,
     output: Path | None, force: bool, is_opened: bool | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Look for changes in RECORDING, without any configuration.
+    """Find changes in RECORDING, without any configuration.
 
-    RECORDING is CSV, JSON lines or Parquet, with one sample a row (time, node, values) or one time a row
-    and a column per node. Everything else is found from it: columns, time step, links, season, and a quiet
-    part to learn from. Incidents are printed; the folder gets report.html, and a config.yaml with which
-    `detector run` finds the same. What was assumed is told, at the beginning and in the report.
+    RECORDING is CSV, JSON lines or Parquet, with one sample per row (time, node, values) or one time per row
+    and a column per node. Everything else is derived from it: columns, time step, links, season, and a quiet
+    part to learn from. Incidents are printed; the output folder receives report.html and a config.yaml with
+    which `detector run` finds the same incidents. All assumptions are printed and listed in the report.
     """
     from detector.settings.budget import parse_budget
     from detector.trial.trial import try_recording

@@ -25,7 +25,7 @@ LEAST_NEW = 0.1  # below, a sample of the reference itself might show as much
 
 
 class Settings(AnalyzerSettings):
-    """Whether the values since the onset are new, or were seen before."""
+    """Whether the values since the onset are new or have occurred before."""
 
 
 def analyzer(settings: Settings, repository: Repository) -> Analyzer:

@@ -28,7 +28,7 @@ ACTIONS: dict[str, Action] = {}
 
 
 class Settings(AnalyzerSettings):
-    """Whether a change stays, grows, fades, or is over already."""
+    """Whether a change persists, grows, fades, or is already over."""
 
 
 def analyzer(settings: Settings, repository: Repository) -> Analyzer:

@@ -34,7 +34,7 @@ WORDS = {"true": "a real event", "false": "a false alarm"}
 
 
 class Settings(AnalyzerSettings):
-    """Real or false, and of which type, by a model learnt from labels."""
+    """Whether an incident is real or false, and of which type, by a model learnt from labels."""
 
 
 class TriageAnalyzer:
@@ -78,11 +78,11 @@ ACTIONS: dict[str, Action] = {
     "train": Action("Learn from the labels of this site alone.", train, Asked),
     "export": Action("Write this site's critical samples, for others to merge.", export, Export, file=True),
     "merge": Action("Learn from what sites have exported, and use it here.", merge_files, Merge),
-    "share": Action("Let the peers have this site's critical samples when they ask.", share, Asked),
-    "withdraw": Action("Share no more; what peers have learnt from it stays theirs.", withdraw, Asked),
+    "share": Action("Allow peers to fetch this site's critical samples.", share, Asked),
+    "withdraw": Action("Stop sharing; peers keep what they have learnt so far.", withdraw, Asked),
     "gather": Action("Learn from what peers have shared, and from the labels here.", gather, Asked),
-    "show": Action("Tell what there is to learn from, and what was learnt.", show),
-    "forget": Action("Forget a model.", forget, Asked),
+    "show": Action("Show the available labels, and what was learnt from them.", show),
+    "forget": Action("Delete a model.", forget, Asked),
 }
 
 

@@ -235,8 +235,8 @@ def _count(refused: list[dict[str, str]]) -> str:
 
 ACTIONS: dict[str, Action] = {
     "train": Action(
-        "Learn from the labelled incidents, and tell how well: beside thresholds, on incidents left out.",
+        "Learn from the labelled incidents, and compare the result with thresholds on held-out incidents.",
         _train,
     ),
-    "show": Action("Show what was learnt, and how well it does.", _show),
+    "show": Action("Show what was learnt, and how accurate it is.", _show),
 }

@@ -10,12 +10,13 @@ from detector.diagnosis.analyzer import AnalyzerSettings
 
 
 class Settings(AnalyzerSettings):
-    """Which nodes are really affected, and by which type of event, learnt from labelled incidents."""
+    """Which nodes are actually affected, and by which type of event, learnt from labelled incidents."""
 
     min_events: int = Field(
         default=5,
         ge=2,
-        description="Labelled incidents before anything is learnt; until then thresholds are used.",
+        description="Number of labelled incidents needed before anything is learnt; until then thresholds "
+        "are used.",
     )
     use: Literal["better", "always", "never"] = Field(
         default="better",
@@ -37,7 +38,7 @@ class Settings(AnalyzerSettings):
         default=2.0,
         gt=0,
         le=100,
-        description="What a missed node costs; one named in error costs 1. Not used with loss f1.",
+        description="Cost of a missed node; a wrongly named one costs 1. Not used with loss f1.",
     )
     one_type: bool = Field(
         default=True, description="Whether all nodes of an incident are affected by the same type of event."

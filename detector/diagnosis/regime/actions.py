@@ -13,6 +13,7 @@ from detector.diagnosis.regime.features import points_of, spec_of
 from detector.diagnosis.regime.library import Regime, is_unknown
 from detector.diagnosis.repository import Repository
 from detector.events.model import iso, rounded
+from detector.events.wording import counted
 from estimators.regimes.guarantees import Guarantees, guarantees, risk_deviation
 from estimators.regimes.library import MIN_SAMPLES
 
@@ -62,9 +63,13 @@ def show(repository: Repository, given: Named) -> dict[str, Any]:
                 others.append({"regime": other.name, "windows_within": int((rho <= 1.0).sum()),
                                "nearest_ratio": rounded(float(rho.min()))})  # fmt: skip
         known = _guarantees(regimes, regime.spec)
-        told |= {"mean_square_error": rounded(known.empirical[regime.name]),
-                 "risk_bound": rounded(known.bound(regime.name)),
-                 **_told(known, _library(regimes, regime.spec))}  # fmt: skip
+        seen, bound = known.empirical[regime.name], known.bound(regime.name)
+        guaranteed = _told(known, _library(regimes, regime.spec))
+        guaranteed["in_words"].append(
+            f"For {regime.name} the mean square error seen is {seen:.2g}, and so at most {bound:.2g}"
+            + (", which says nothing: it cannot exceed 1." if bound >= 1.0 else ".")
+        )
+        told["guarantees"] = {"mean_square_error": rounded(seen), "risk_bound": rounded(bound), **guaranteed}
     return {**told, "incidents": regime.incidents, "others": others}
 
 
@@ -90,14 +95,37 @@ def _guarantees(regimes: dict[str, Regime], spec: str) -> Guarantees:
 def _told(known: Guarantees, library: dict[str, Regime]) -> dict[str, Any]:
     """JSON-ready, with how many more windows, and so labelled incidents, each accuracy would take."""
     each = known.n / max(1, len({id for one in library.values() for id in one.incidents}))
-    missing = {}
+    windows = {epsilon: known.more_samples(epsilon) for epsilon in ACCURACIES}
+    labels = {epsilon: math.ceil(more / each) for epsilon, more in windows.items()}
+    return {
+        "library_windows": known.n, "nearest_is_own": rounded(known.accuracy), "e1": rounded(known.e1),
+        "e2": rounded(known.e2) if known.e2 == known.e2 else None,
+        "deviation": rounded(risk_deviation(known.n)),
+        **{f"more_windows_for_{epsilon:g}": more for epsilon, more in windows.items()},
+        **{f"more_labels_for_{epsilon:g}": more for epsilon, more in labels.items()},
+        "in_words": _sentences(known, len(library), windows, labels),
+    }  # fmt: skip
+
+
+def _sentences(
+    known: Guarantees, regimes: int, windows: dict[float, int], labels: dict[float, int]
+) -> list[str]:
+    """What the numbers mean."""
+    others = (
+        "" if known.e2 != known.e2 else f", and membership in other regimes is {known.e2:.2g} on average (E2)"
+    )
+    deviation = f"{risk_deviation(known.n, known.delta):.2g}"
+    said = [
+        f"The library has {counted(known.n, 'window')} of {counted(regimes, 'regime')}.",
+        f"{known.accuracy:.0%} of the windows are nearest to their own regime.",
+        f"Membership in the own regime falls short of 1 by at most {known.e1:.2g} (E1){others}.",
+        "The document assumes that E1 and E2 are near 0.",
+        f"With {1.0 - known.delta:.0%} their mean square error is at most {deviation} above the one seen.",
+    ]
     for epsilon in ACCURACIES:
-        windows = known.more_samples(epsilon)
-        missing[f"more_windows_for_{epsilon:g}"] = windows
-        missing[f"more_labels_for_{epsilon:g}"] = math.ceil(windows / each)
-    return {"library_windows": known.n, "nearest_is_own": rounded(known.accuracy), "e1": rounded(known.e1),
-            "e2": rounded(known.e2) if known.e2 == known.e2 else None,
-            "deviation": rounded(risk_deviation(known.n)), **missing}  # fmt: skip
+        more = f"about {counted(labels[epsilon], 'more label')} ({counted(windows[epsilon], 'window')})"
+        said.append(f"Until that is {epsilon:g}: {more if windows[epsilon] else 'there are enough labels'}.")
+    return said
 
 
 def enrol(repository: Repository, given: Enrol) -> dict[str, Any]:
@@ -227,11 +255,11 @@ def _row(regime: Regime) -> dict[str, Any]:
 
 
 ACTIONS: dict[str, Action] = {
-    "list": Action("List the regimes, and what labels would make of them.", list_regimes),
-    "show": Action("Show one regime, and how far it is from the others.", show, Named),
+    "list": Action("List the regimes, and the changes that the present labels would make.", list_regimes),
+    "show": Action("Show one regime, and its distance from the others.", show, Named),
     "enrol": Action("Enrol regimes from the labelled incidents of their type.", enrol, Enrol),
-    "rename": Action("Give a regime a name, or another one.", rename, Rename),
+    "rename": Action("Name or rename a regime.", rename, Rename),
     "forget": Action(
-        "Forget a regime; labels stay, and enrol it again unless they are changed.", forget, Named
+        "Delete a regime. Its labels stay, and enrol it again unless they are changed.", forget, Named
     ),
 }

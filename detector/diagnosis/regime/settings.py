@@ -8,7 +8,7 @@ from detector.diagnosis.analyzer import AnalyzerSettings
 
 
 class Settings(AnalyzerSettings):
-    """Which known regime nodes have turned to, or that it is novel."""
+    """Which known regime the nodes have entered, or that it is a new one."""
 
     alpha: float = Field(
         default=0.05, description="Share of windows of a known regime that may be called novel.", gt=0, le=0.5

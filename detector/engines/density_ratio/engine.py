@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from detector.engines.base import Engine, Progress
+from detector.engines.base import Engine, Progress, Shared
 from detector.engines.calibration_report import CalibrationReport, Choice
 from detector.engines.density_ratio.boundary import Boundary
 from detector.engines.density_ratio.common_change import CommonChange
@@ -273,6 +273,10 @@ class DensityRatioEngine:
         self.bank.refill(v, reference)
         self.joint.restart(np.array([v], np.int32))
         self._moved[v] = True
+
+    @property
+    def shared(self) -> Shared:
+        return Shared(self.boundary, self.bank.features, self.choice)
 
     @property
     def common(self) -> CommonChange:

@@ -260,6 +260,11 @@ class ShardedEngine:
         return of_all([at for at, _ in found], [x for _, x in found])
 
     @property
+    def shared(self) -> None:
+        """Parts of one process are not shared with other boxes as well."""
+        return None
+
+    @property
     def common(self) -> CommonChange:
         return CommonChange(self.graph, self, self.count_since)
 

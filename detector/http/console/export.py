@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 from msgspec import Meta
 
 from detector.events.model import iso
+from detector.events.wording import split_nodes
 from detector.http.answers import parse_query
 from detector.http.console.signals import HistoryQuery, history
 from detector.http.service import SERVICE
@@ -18,8 +19,8 @@ from detector.http.service import SERVICE
 MOST = 10_000  # incidents
 ROWS = 1_000_000  # of a node: all that is stored
 COLUMNS = (
-    "incident", "state", "severity", "onset", "opened", "ended", "resolution", "nodes", "peak", "threshold",
-    "summary", "alarm", "type", "note",
+    "incident", "state", "severity", "onset", "opened", "ended", "resolution", "nodes", "possibly", "peak",
+    "threshold", "summary", "alarm", "type", "note",
 )  # fmt: skip
 
 
@@ -64,8 +65,7 @@ def _row(one: dict[str, Any]) -> list[Any]:
     return [
         one["incident"], "ended" if one.get("resolution") else "open", one["severity"],
         *(iso(time) or time for time in (one.get("onset"), one.get("opened"), ended)), one.get("resolution"),
-        " ".join(node["name"] for node in one["nodes"]), one.get("peak"), one.get("threshold"),
-        one["summary"],
+        *map(" ".join, split_nodes(one["nodes"])), one.get("peak"), one.get("threshold"), one["summary"],
         said.get("alarm"), said.get("type"), said.get("note"),
     ]  # fmt: skip
 

@@ -32,7 +32,7 @@ class AuditQuery(msgspec.Struct):
     """Which part of the audit trail."""
 
     subject: Annotated[str | None, Meta(description="Only of this incident, silence or setting.")] = None
-    limit: Annotated[int, Meta(ge=1, le=1000, description="At most so many.")] = 200
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Largest number of results.")] = 200
 
 
 class AuditTrail(msgspec.Struct):

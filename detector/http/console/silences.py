@@ -15,7 +15,7 @@ from detector.http.auth import VISITOR
 from detector.http.console.remarks import note
 from detector.http.service import SERVICE, Service
 from detector.notify.routing import stream_time
-from detector.notify.settings import Every, moment
+from detector.notify.settings import Every, moment, time_zone
 from detector.notify.silences import PERIOD, Silence
 
 MOST = 200  # that are not over
@@ -25,16 +25,17 @@ Name = Annotated[str, Meta(min_length=1, max_length=500)]
 class NewSilence(msgspec.Struct, forbid_unknown_fields=True):
     """Nothing about these nodes is to be sent for some time."""
 
-    lasts: Annotated[float, Meta(gt=0, le=366 * 86400.0, description="How long, in seconds.")]
-    nodes: Annotated[
-        list[Name], Meta(max_length=1000, description="Nodes; * and ? stand for any letters.")
-    ] = []
+    lasts: Annotated[float, Meta(gt=0, le=366 * 86400.0, description="Duration in seconds.")]
+    nodes: Annotated[list[Name], Meta(max_length=1000, description="Nodes; * and ? are wildcards.")] = []
     groups: Annotated[list[Name], Meta(max_length=100, description="Groups of notify.groups.")] = []
     begin: Annotated[
-        str | None, Meta(description="From when on, in ISO 8601; UTC if no zone; null: now.")
+        str | None, Meta(description="Start, in ISO 8601; in `zone` unless it has an offset; null: now.")
     ] = None
-    every: Annotated[Every, Meta(description="once, or at the same time of each day or week.")] = "once"
-    reason: Annotated[str, Meta(max_length=500, description="Why, for people.")] = ""
+    every: Annotated[Every, Meta(description="once, or every day or week at the same time in `zone`.")] = (
+        "once"
+    )
+    zone: Annotated[str, Meta(max_length=100, description="Time zone, such as Europe/Berlin.")] = "UTC"
+    reason: Annotated[str, Meta(max_length=500, description="Reason, shown to people.")] = ""
 
 
 class ShownSilence(msgspec.Struct):
@@ -69,14 +70,18 @@ async def add(request: web.Request) -> web.Response:
         raise Problem(400, f"it lasts as long as the time between two of them, one {given.every}")
     now = _now(service)
     try:
-        begin = now if given.begin is None else moment(given.begin)
+        time_zone(given.zone)
+    except ValueError as error:
+        raise Problem(400, f"zone: {error}") from None
+    try:
+        begin = now if given.begin is None else moment(given.begin, given.zone)
     except ValueError:
         raise Problem(400, f"begin: {given.begin!r} is no date and time as in 2026-11-22T02:00") from None
     if sum(not one.over(now) for one in service.routing.silences.values()) >= MOST:
         raise Problem(409, f"there are {MOST} silences already; end some")
     silence = Silence(
         id=f"s-{secrets.token_hex(4)}", nodes=given.nodes, groups=given.groups, begin=begin,
-        lasts=given.lasts, every=given.every, reason=given.reason, who=request[VISITOR].name,
+        lasts=given.lasts, every=given.every, zone=given.zone, reason=given.reason, who=request[VISITOR].name,
         created=time.time(),
     )  # fmt: skip
     await service.put_silence(silence)

@@ -53,6 +53,9 @@ export class Stream {
   constructor(path, heard, changed) {
     Object.assign(this, { path, heard, changed, wait: 500, timer: null, abort: null, replaced: false });
     document.addEventListener("visibilitychange", () => document.hidden || this.timer === null || this.start());
+    // A page that is left stays in the browser's cache for a while, and would keep one of its six connections to us.
+    window.addEventListener("pagehide", () => this.abort?.abort());
+    window.addEventListener("pageshow", (event) => event.persisted && this.start());
     window.addEventListener("online", () => this.timer === null || this.start());
   }
 

@@ -54,7 +54,7 @@ export class BudgetPage {
     const { chosen } = view;
     fillList(byId("budget-facts"), [
       ["in use", view.budget ?? "none"],
-      ["guaranteed so far", view.promise ?? "–"],
+      ["promised so far", view.promise ?? "–"],
       ["in the configuration", view.configured],
       ...(chosen ? [["chosen here", `${clock(chosen.time, true)} by ${chosen.who}`]] : []),
     ]);

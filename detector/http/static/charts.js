@@ -138,9 +138,8 @@ export function clocks(plot, times) {
   return times.map((time) => {
     const text = new Date(time * 1000).toISOString();
     if (step >= 86400) return text.slice(0, 10);
-    // Midnight carries its date, so that days can be told apart; so does the first of all.
-    const date = time % 86400 === 0 ? `${text.slice(5, 10)}\n` : "";
-    return date + text.slice(11, step < 60 ? 19 : 16);
+    // Midnight is its date, so that days can be told apart; there is room for one line.
+    return time % 86400 === 0 ? text.slice(5, 10) : text.slice(11, step < 60 ? 19 : 16);
   });
 }
 

@@ -1,4 +1,4 @@
-// Phase, learning, guarantee against what was observed, sources, sinks and the detector's own facts.
+// Phase, learning, promise against what was observed, sources, sinks and the detector's own facts.
 
 import { ago, byId, bytes, clock, duration, element, fillList, number, plural, rate } from "./words.js";
 import { incidentPath } from "./router.js";
@@ -24,7 +24,8 @@ export function showFigures(frame) {
 export function showHealth(status) {
   const trouble = [];
   if (status.state.failing) trouble.push(`The state cannot be saved: ${status.state.failing}`);
-  byId("trouble").textContent = trouble.join(" ");
+  for (const found of status.state.damages) trouble.push(`Damage was found in the state: ${found.damage}.`);
+  byId("trouble").replaceChildren(...trouble.map((text) => element("span", { textContent: text })));
   byId("trouble").hidden = trouble.length === 0;
   showPromise(status);
   showParts(byId("sources"), status.sources, (source) => [
@@ -62,21 +63,21 @@ function showPromise(status) {
   const lines = [];
   const promised = rate(status.promised_rate);
   if (promised) {
-    lines.push(element("p", {}, "False incidents guaranteed: at most ", element("strong", { textContent: status.promise ?? promised }), ` in the whole network (${promised}).`));
+    lines.push(element("p", {}, "False incidents promised: at most ", element("strong", { textContent: status.promise ?? promised }), ` in the whole network (${promised}).`));
     if (status.report?.budget && status.promise !== status.report.budget) {
       lines.push(element("p", { class: "soft", textContent: `The budget is ${status.report.budget}: the data so far do not support it fully.` }));
     }
     const observed = rate(status.observed_rate);
     const bad = status.observed_rate !== null && status.observed_rate > status.promised_rate;
     lines.push(element("p", {}, "Observed: ", element("strong", { textContent: observed ?? "not watched yet" }),
-      status.observed_rate === 0 ? " labelled false so far." : observed ? ` by your labels${bad ? ", more than guaranteed" : ""}.` : "."));
+      status.observed_rate === 0 ? " labelled false so far." : observed ? ` by your labels${bad ? ", more than promised" : ""}.` : "."));
     lines.push(element("p", { class: "soft", textContent: `Quiet data come near the threshold ${number(status.quiet_ratio, 2)} times as often as in the baseline; the threshold follows.` }));
     const checked = status.report?.validated;
     if (checked?.ticks) {
       lines.push(element("p", { class: "soft", textContent: `Validated on ${number(checked.ticks, 6)} held-out ticks: ${checked.incidents} false incidents, ${number(checked.expected, 2)} expected.` }));
     }
   } else {
-    lines.push(element("p", { class: "soft", textContent: status.phase === "learning" ? "No guarantee until learning is complete." : (status.report?.budget ?? "No guarantee.") }));
+    lines.push(element("p", { class: "soft", textContent: status.phase === "learning" ? "Nothing is promised until learning is complete." : (status.report?.budget ?? "No promise.") }));
   }
   byId("promise").replaceChildren(...lines);
 }

@@ -102,18 +102,14 @@ export class IncidentPage {
     byId("incident-title").textContent = record.summary;
     const badge = byId("incident-state");
     badge.className = `state-line ${open ? record.severity : "ended"}`;
-    badge.textContent = `${SEVERITY[record.severity] ?? record.severity} · ${open ? "open" : (ENDS[record.resolution] ?? record.resolution)}`;
+    badge.textContent = `${SEVERITY[record.severity] ?? record.severity} · ${open ? "open" : (ENDS[record.resolution] ?? record.resolution ?? "no longer tracked")}`;
     const end = record.resolution ? record.time : null;
     fillList(byId("incident-facts"), [
-<<<<<<< HEAD
-      ["began", record.onset === null ? (record.details.onset ?? "–") : `about ${clock(record.onset, true)}`],
-=======
-      ["change began", record.onset === null ? "–" : `about ${clock(record.onset, true)}`],
->>>>>>> console
+      ["change began", record.onset === null ? (record.details.onset ?? "–") : `about ${clock(record.onset, true)}`],
       ["opened", clock(record.opened, true)],
-      [open ? "open for" : "ended", open ? duration(this.page.frame?.watermark - record.opened) : `${clock(end, true)}, after ${duration(end - (record.onset ?? record.opened))}`],
+      ...(open ? [["open for", duration(this.page.frame?.watermark - record.opened)]] : end === null ? [] : [["ended", `${clock(end, true)}, after ${duration(end - (record.onset ?? record.opened))}`]]),
       ["peak", `${number(record.peak)} (threshold ${number(record.threshold)})`],
-      ["nodes", extent(record.nodes)],
+      ["extent", extent(record.nodes)],
       ["id", record.incident],
     ]);
     byId("incident-changes").replaceChildren(...record.description.map((change) => element("li", { textContent: change.text })));

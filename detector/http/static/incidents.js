@@ -20,11 +20,13 @@ export class Incidents {
   }
 
   async load() {
-    const { incidents, findings, silenced } = await get(`/api/v1/incidents?limit=${KEPT}`);
+    const meanwhile = (this.meanwhile = []); // what the stream says until then may be newer than the answer
+    const { incidents, findings, silenced } = await get(`/api/v1/incidents?limit=${KEPT}`).finally(() => (this.meanwhile = null));
     this.silenced = new Set(silenced);
     this.records = new Map(incidents.map((record) => [record.incident, record]));
     this.findings.clear();
-    for (const record of findings) this.found(record);
+    for (const record of [...findings, ...meanwhile.filter((one) => one.event === "incident.analyzed")]) this.found(record);
+    for (const record of meanwhile) if (record.event !== "incident.analyzed") this.keep(record);
     this.show();
     return incidents;
   }
@@ -40,14 +42,21 @@ export class Incidents {
     return [...new Map(found.map((one) => [one.details.kind, one])).values()];
   }
 
+  // The latest record of an incident counts; whether this one does.
+  keep(record) {
+    const known = this.records.get(record.incident);
+    if (known && known.sequence > record.sequence) return false;
+    this.records.set(record.incident, record);
+    return true;
+  }
+
   take(record) {
+    this.meanwhile?.push(record);
     if (record.event === "incident.analyzed") {
       this.found(record);
       return this.show();
     }
-    const known = this.records.get(record.incident);
-    if (known && known.sequence > record.sequence) return;
-    this.records.set(record.incident, record);
+    if (!this.keep(record)) return;
     if (record.event === "incident.opened") this.alerted(`New incident, ${record.severity}: ${record.summary}`);
     this.show();
   }

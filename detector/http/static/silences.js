@@ -5,6 +5,7 @@ import { fieldOf, valuesOf } from "./form.js";
 import { byId, clock, duration, element } from "./words.js";
 
 const EVERY_MS = 10000;
+const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const STATES = { active: "● active", waiting: "○ scheduled", over: "ended" };
 const SPANS = [["1800", "30 minutes"], ["7200", "2 hours"], ["28800", "8 hours"], ["86400", "1 day"], ["604800", "7 days"]];
 
@@ -48,7 +49,7 @@ export class SilencesPage {
 
   row({ silence, state, until }) {
     const about = [...silence.nodes, ...silence.groups.map((group) => `group ${group}`)].join(", ");
-    const again = silence.every === "once" ? "" : `, every ${silence.every}`;
+    const again = `${silence.every === "once" ? "" : `, every ${silence.every}`}${silence.zone === "UTC" ? "" : ` (${silence.zone})`}`;
     const end = state === "active" ? `; until ${clock(until, true)}` : silence.ended !== null ? `; ended ${clock(silence.ended, true)}` : "";
     const button = element("button", { type: "button", textContent: "End", "aria-label": `End the silence of ${about}` });
     button.addEventListener("click", () => this.end(silence.id));
@@ -66,7 +67,8 @@ export class SilencesPage {
       { name: "nodes", label: "Nodes, separated by commas; * and ? are wildcards", value: this.proposed.join(", ") },
       ...(groups.length ? [{ name: "groups", label: "Groups", options: groups, value: [] }] : []),
       { name: "lasts", label: "Duration", choices: SPANS, value: "7200" },
-      { name: "begin", label: "Start (UTC); leave empty for now", kind: "datetime-local" },
+      { name: "begin", label: "Start; leave empty for now", kind: "datetime-local" },
+      { name: "zone", label: "Time zone", choices: [...new Set(["UTC", LOCAL])].map((zone) => [zone, zone]), value: "UTC" },
       { name: "every", label: "Repeat", choices: [["once", "once"], ["day", "every day at the same time"], ["week", "every week at the same time"]], value: "once" },
       { name: "reason", label: "Reason" },
     ];

@@ -11,9 +11,9 @@ from detector.preprocessing.base import Shape, Step
 from detector.preprocessing.blocks import Blocks
 from detector.settings.preprocessing import PreprocessSettings
 from detector.stateful import Arrays, Meta, Rows
-from estimators.core.types import Floats
+from estimators.core.types import Floats, Nodes
 from estimators.timeseries.robust_scale import centre_and_scale
-from estimators.timeseries.seasonal_profile import MIN_PERIODS, at_time, learn_profile
+from estimators.timeseries.seasonal_profile import MIN_PERIODS, OthersProfile, at_time, learn_profile
 
 
 class Seasonal(Step):
@@ -30,6 +30,7 @@ class Seasonal(Step):
         self.profile: Floats = np.zeros((shape.n_nodes, bins, shape.dim))  # original units
         # The centre that `scale` learns: in the stream it is taken off first, so that no digits are lost.
         self.level: Floats = np.zeros((shape.n_nodes, shape.dim))
+        self.learning: OthersProfile | None = None  # until the learning period is over
 
     @property
     def active(self) -> bool:
@@ -37,7 +38,7 @@ class Seasonal(Step):
 
     def fit(self, blocks: Blocks, like: Self | None = None) -> None:
         wanted = self.settings.seasonal if like is None or like.active else None
-        self.period = wanted or 0.0
+        self.period, self.learning = wanted or 0.0, None
         self.level[:] = 0.0
         if wanted and not blocks.timed:
             raise ValueError("times: a seasonal profile needs the time of each row")
@@ -49,19 +50,29 @@ class Seasonal(Step):
             self.period = 0.0
         if self.period:
             bins = self.settings.seasonal_bins
+            begin, end = float(blocks.clock.min()), float(blocks.clock.max())
+            self.learning = OthersProfile(begin, end, self.period, bins, len(self.profile), self.shape.dim)
             for nodes, values, times in blocks:
                 centre = centre_and_scale(values)[0]
                 self.profile[nodes] = learn_profile(values, times, centre, self.period, bins)
+                self.learning.learn(nodes, values, times, centre)
+
+    def settle(self) -> None:
+        self.learning = None
 
     def transform(self, nodes: slice, values: Floats, times: Floats) -> Floats:
-        numbers = np.arange(nodes.start, nodes.stop, dtype=np.int32)
-        return values - at_time(self.profile, numbers, np.nan_to_num(times), self.period)
+        return values - self._usual(np.arange(nodes.start, nodes.stop, dtype=np.int32), np.nan_to_num(times))
 
     def apply(self, layer: Columns) -> list[Columns]:
         with np.errstate(over="ignore"):
             u = layer.values - self.level[layer.nodes]
-            u -= at_time(self.profile, layer.nodes, layer.times, self.period)
+            u -= self._usual(layer.nodes, layer.times)
         return [Columns(layer.nodes, layer.times, u)]
+
+    def _usual(self, nodes: Nodes, times: Floats) -> Floats:
+        if self.learning is not None:
+            return self.learning.at_time(self.profile, nodes, times)
+        return at_time(self.profile, nodes, times, self.period)
 
     def describe(self, v: int) -> dict[str, Any]:
         swing = np.ptp(self.profile[v], axis=0).tolist()

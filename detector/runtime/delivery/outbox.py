@@ -9,8 +9,8 @@ from typing import Literal
 from detector.storage.records import Record
 
 
-def course(record: Record) -> str:
-    """Records of one course keep their order: those of an incident; others are a course each."""
+def ordering_key(record: Record) -> str:
+    """Records of one key keep their order: those of an incident; others have a key each."""
     return record.incident or record.id
 
 
@@ -71,21 +71,21 @@ class Outbox:
         self._filled.clear()
 
     def hold(self, most: int, without: Collection[str] = ()) -> list[Record]:
-        """The first records, of no course that is left out, kept in place until `take` or `release`."""
+        """The first records, of no key that is left out, kept in place until `take` or `release`."""
         held: list[Record] = []
         size = 0
         for record in self._waiting.values():
             size += len(record.body)
             if len(held) == min(most, self._most_records) or (held and size > self._most_bytes):
                 break
-            if not without or course(record) not in without:
+            if not without or ordering_key(record) not in without:
                 held.append(record)
         self._held = {record.id for record in held}
         return held
 
     def hold_behind(self, record: Record) -> list[Record]:
-        """Hold the next one of its course, if there is any."""
-        own = [one for one in self._waiting.values() if course(one) == course(record)]
+        """Hold the next one of its key, if there is any."""
+        own = [one for one in self._waiting.values() if ordering_key(one) == ordering_key(record)]
         held = own[own.index(record) + 1 :][:1] if record in own else []
         self._held = {one.id for one in held}
         return held

@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 
 from connectors.base import BACKOFF_FIRST_S, backoff
-from detector.runtime.delivery.outbox import course
+from detector.runtime.delivery.outbox import ordering_key
 from detector.storage.records import Record
 
 LONGEST_REST_S = 60.0
@@ -23,7 +23,7 @@ LONGEST_REST_S = 60.0
 
 @dataclass
 class Trial:
-    """The first record of a course, which was not taken."""
+    """The first record of an ordering key, which was not taken."""
 
     record: Record
     failures: int  # in all
@@ -34,7 +34,7 @@ class Trial:
 
 
 class Retries:
-    """The trials of one sink, by course."""
+    """The trials of one sink, by ordering key."""
 
     def __init__(self) -> None:
         self.taken = 0  # records that the sink has taken in all
@@ -49,17 +49,17 @@ class Retries:
         """It was taken, dropped or set aside."""
         trial = self.trial(record)
         if trial is not None and trial.record.id == record.id:
-            del self._trials[course(record)]
+            del self._trials[ordering_key(record)]
 
     def trial(self, record: Record) -> Trial | None:
-        """What is known of the first record of its course."""
-        return self._trials.get(course(record))
+        """What is known of the first record of its key."""
+        return self._trials.get(ordering_key(record))
 
     def failed(self, record: Record, error: str, now: float) -> Trial:
         """It went alone, and was not taken."""
         trial = self.trial(record)
         if trial is None:
-            trial = self._trials[course(record)] = Trial(record, 0, 0, now, -1)
+            trial = self._trials[ordering_key(record)] = Trial(record, 0, 0, now, -1)
         if trial.record.id != record.id:  # it went behind the one that is tried, and says nothing of itself
             return trial
         trial.failures, trial.error = trial.failures + 1, error
@@ -72,13 +72,13 @@ class Retries:
         return trial
 
     def resting(self, now: float) -> set[str]:
-        """Courses whose turn is after all others: for a while, and until the sink has taken something."""
+        """Keys whose turn is after all others: for a while, and until the sink has taken something."""
         return {
             name for name, trial in self._trials.items() if now < trial.until or trial.taken == self.taken
         }
 
     def next(self) -> tuple[str, float] | None:
-        """The course whose rest ends first, and when; None if none rests."""
+        """The key whose rest ends first, and when; None if none rests."""
         if not self._trials:
             return None
         name, trial = min(self._trials.items(), key=lambda item: item[1].until)

@@ -37,7 +37,7 @@ def add_comment(connection: sqlite3.Connection, incident: str, time: float, who:
     body = msgspec.json.encode(text)
     number = connection.execute(
         "INSERT INTO comment (incident, time, who, crc, body) VALUES (?,?,?,?,?)",
-        (incident, time, who, _checksum(body, incident, who), body),
+        (incident, time, who, checksum(body, incident, who), body),
     ).lastrowid
     assert number is not None
     return Comment(number, incident, time, who, text)
@@ -52,7 +52,7 @@ def comments(connection: sqlite3.Connection, incident: str) -> list[Comment]:
     return [
         Comment(number, about, time, who, msgspec.json.decode(body, type=str))
         for number, about, time, who, crc, body in rows
-        if _checksum(body, about, who) == crc
+        if checksum(body, about, who) == crc
     ]
 
 
@@ -62,7 +62,7 @@ def add_deed(
     body = msgspec.json.encode(details)
     connection.execute(
         "INSERT INTO audit (time, who, action, subject, crc, body) VALUES (?,?,?,?,?,?)",
-        (time, who, action, subject, _checksum(body, who, action, subject), body),
+        (time, who, action, subject, checksum(body, who, action, subject), body),
     )
 
 
@@ -76,7 +76,7 @@ def deeds(connection: sqlite3.Connection, limit: int, subject: str | None = None
     return [
         Deed(number, time, who, action, about, msgspec.json.decode(body))
         for number, time, who, action, about, crc, body in rows
-        if _checksum(body, who, action, about) == crc
+        if checksum(body, who, action, about) == crc
     ]
 
 
@@ -91,5 +91,6 @@ def prune(connection: sqlite3.Connection) -> None:
         )
 
 
-def _checksum(body: bytes, *head: str) -> int:
+def checksum(body: bytes, *head: str) -> int:
+    """Of a row: ``head`` is who said it, and about what."""
     return zlib.crc32(body, zlib.crc32(msgspec.json.encode(head)))

@@ -22,6 +22,7 @@ class MeanShiftEngine:
     residual = 0.0  # nothing is solved
     atoms = 0  # there is no dictionary
     common = None  # nodes know nothing of one another
+    shared = None
 
     def __init__(self, n_nodes: int, dim: int, settings: Settings) -> None:
         self.settings, self.dim = settings, dim

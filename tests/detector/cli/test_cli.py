@@ -165,6 +165,11 @@ def test_check_doubts_what_may_not_be_meant(folder: Path) -> None:
     assert "a token without TLS can be overheard" in said[2]
 
 
+def test_check_warns_of_workers_that_have_nothing_to_do(folder: Path) -> None:
+    (folder / "config.yaml").write_text(CONFIG + "engine: {type: threads, workers: 8, parts: 2}\n")
+    assert "engine.workers: the network has 2 parts, so that 6 of 8 workers have" in run("check").stderr
+
+
 def test_check_warns_of_a_state_that_was_learnt_otherwise(folder: Path) -> None:
     run("learn", "wide.csv", "--until", str(1.7e9 + 400))
     (folder / "config.yaml").write_text(CONFIG.replace("1 per 1h", "2 per week"))
@@ -204,7 +209,7 @@ def test_check_names_the_line_that_installs_a_missing_library(
 def test_check_names_what_a_cluster_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "config.yaml").write_text(CONFIG + "engine: {type: ray, address: '10.0.0.1:6379'}\n")
     assert "storage: needed with an address" in error_of(run("check", code=78))
-    (folder / "config.yaml").write_text(CONFIG + "engine: {type: ray}\n")
+    (folder / "config.yaml").write_text(CONFIG + "engine: {type: ray, parts: 2}\n")
     monkeypatch.setitem(sys.modules, "ray", None)
     said = error_of(run("check", code=69))
     assert re.search(r"engine.type: ray is not installed: run  pip install 'ray<\d+,>=[\d.]+'", said)

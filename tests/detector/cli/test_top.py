@@ -30,7 +30,7 @@ def status(**changed: Any) -> dict[str, Any]:
         "nodes": {"count": 10, "states": {"watching": 9, "alarmed": 1}},
         "top_nodes": [{"name": "n1", "statistic": 8.0}, {"name": "[red]n2[/red]", "statistic": 1.0}],
         "incidents_open": [incident], "promised_rate": 1 / 86400, "observed_rate": 0.0,
-        "queue": {"samples": 95, "capacity": 100}, "state": {"failing": None},
+        "queue": {"samples": 95, "capacity": 100}, "state": {"failing": None, "damages": []},
         "sources": {"in": {"type": "mqtt", "status": "down", "lag": 2.0, "error": "refused"}},
         "sinks": {"out": {"type": "webhook", "status": "up", "waiting": 3, "error": None}},
     } | changed  # fmt: skip
@@ -76,7 +76,11 @@ def test_learning_and_calibrating() -> None:
 
 
 def test_trouble_with_the_state_is_loud() -> None:
-    assert "state not saved: disk full" in shown(status(state={"failing": "disk full"}), width=200)
+    assert "state not saved: disk full" in shown(
+        status(state={"failing": "disk full", "damages": []}), width=200
+    )
+    damaged = status(state={"failing": None, "damages": [{"damage": "1 of silence"}]})
+    assert "damaged state: 1 of silence" in shown(damaged, width=200)
 
 
 def test_rates_from_two_looks() -> None:

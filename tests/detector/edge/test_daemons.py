@@ -270,7 +270,7 @@ def test_each_box_learns_from_its_own_sensors(tmp_path: Path) -> None:
     assert north.report.checked_budget == "1 per 1000 ticks"  # half the nodes, half of 1 per 500
     assert north.names == tuple(OF["north"])
     ran = CliRunner().invoke(cli, ["edge", "show", "--config", str(config)])
-    assert "north (this box): 4 nodes, 2 of them at cuts, reads 2 of south" in ran.output
+    assert "north (this box): 4 nodes, 2 of them at cuts, reads 2 of south; budget" in ran.output
 
 
 def test_a_dictionary_that_does_not_fit_is_refused(tmp_path: Path) -> None:

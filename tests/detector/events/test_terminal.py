@@ -70,6 +70,36 @@ def test_findings_are_told_beside_the_state() -> None:
     assert "analyzed    trend      20231114-ab  it grows" in line(finding, colour=False)
 
 
+def finding(incident: str, kind: str, time: float, summary: str) -> dict[str, Any]:
+    return Event(
+        id=f"{incident}-{kind}-{time}", event="incident.analyzed", time=time, summary=summary,
+        incident=incident, details={"kind": kind, "stage": "early"},
+    ).record()  # fmt: skip
+
+
+def test_findings_arrive_as_one_line_in_the_order_of_time() -> None:
+    """All of an incident at a time together, whatever comes between; those of its later stage apart."""
+    given = [
+        finding("i1", "trend", 20.0, "it grows"), finding("i2", "trend", 20.0, "it fades"),
+        finding("i1", "novelty", 20.0, "nothing like it"), finding("i1", "trend", 60.0, "it is constant"),
+        incident(time=10.0), incident(event="incident.updated", time=40.0),
+    ]  # fmt: skip
+    reading, writing = os.pipe()
+    sink = PrettyStdout(PrettyStdout.Config(descriptor=writing))
+    try:
+        asyncio.run(sink.write(given))
+        told = re.sub(r"\x1b\[[0-9;]*m", "", os.read(reading, 10_000).decode()).splitlines()
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert [line.split()[:2] for line in told] == [
+        ["10", "OPENED"], ["20", "analyzed"], ["20", "analyzed"], ["40", "updated"], ["60", "analyzed"],
+    ]  # fmt: skip
+    assert told[1].endswith("trend, novelty  i1  it grows; nothing like it")
+    assert told[2].endswith("i2  it fades")
+    assert told[4].endswith("i1  it is constant")
+
+
 def test_names_from_outside_cannot_speak_to_the_terminal() -> None:
     node = NodeRecord(name=HOSTILE, state="alarmed", since=1.7e9)
     record = incident(summary=f"{HOSTILE} changed", nodes=[node], incident=HOSTILE)

@@ -26,7 +26,7 @@ from tests import servers
 from tests.connectors.running import Servers
 from tests.detector import rig
 
-OUTAGE_S = float(os.environ.get("DETECTOR_OUTAGE_S", "30"))  # at night: 600
+OUTAGE_S = float(os.environ.get("DETECTOR_OUTAGE_S", "15"))  # at night: 600
 STOPPED_S = float(os.environ.get("DETECTOR_STOPPED_S", "6"))  # at night: 60
 NOTICED_S = 10.0
 BACK_S = 10.0

@@ -486,8 +486,8 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 
 def test_secrets_are_nowhere(tmp_path: Path) -> None:
     """Canaries in every secret field, everything failing, debug log: not one occurrence (T18)."""
-    canaries = {f"CANARY_{i}": f"canary-secret-{i}" for i in range(4)}
-    for name in ("token", "signing"):
+    canaries = {f"CANARY_{i}": f"canary-secret-{i:02}" for i in range(6)}
+    for name in ("token", "signing", "operator"):
         (tmp_path / name).write_text(f"canary-secret-{name}\n")
     dead = servers.free_port()
     config = rig.write_config(
@@ -497,12 +497,18 @@ def test_secrets_are_nowhere(tmp_path: Path) -> None:
                      "password": "${CANARY_0}"},
             "redis": {"type": "redis", "port": dead, "streams": ["s"], "password": "${CANARY_1}"},
             "in": {"type": "file", "path": str(tmp_path / "in.jsonl")},
+            "boxes": {"type": "redis", "port": dead, "streams": ["boxes"]},
         },
-        sinks={"hook": {"type": "webhook", "url": f"http://127.0.0.1:{dead}/", "token": "${CANARY_2}",
+        sinks={"boxes": {"type": "redis", "port": dead, "stream": "boxes"},
+               "hook": {"type": "webhook", "url": f"http://127.0.0.1:{dead}/", "token": "${CANARY_2}",
                         "signing_key_file": str(tmp_path / "signing")},
                "alerts": {"type": "alertmanager", "url": f"http://127.0.0.1:{dead}/", "username": "u",
                           "password": "${CANARY_3}"}},
-        http={"port": 0, "token_file": str(tmp_path / "token")},
+        http={"port": 0, "token_file": str(tmp_path / "token"),
+              "tokens": [{"name": "page", "token": "${CANARY_4}"},
+                         {"name": "Ada", "role": "operate", "token_file": str(tmp_path / "operator")}]},
+        edge={"box": "one", "boxes": {"one": rig.NODES[:4], "two": rig.NODES[4:]}, "source": "boxes",
+              "sink": "boxes", "key": "${CANARY_5}"},
     )  # fmt: skip
     write(tmp_path / "in.jsonl", list(rig.lines(0, 20)))
     with rig.Service(
@@ -510,13 +516,19 @@ def test_secrets_are_nowhere(tmp_path: Path) -> None:
     ) as service:
         rig.wait_for(lambda: '"ready: ' in service.said() or service._died())
         right = {"Authorization": "Bearer canary-secret-token"}
+        named = [{"Authorization": f"Bearer canary-secret-{name}"} for name in ("04", "operator", "05")]
+        answers = [service.ask("/api/v1/status", headers=headers) for headers in named]
+        assert [status for status, _ in answers] == [200, 200, 401]
+        silence = {"nodes": ["n0"], "lasts": 60, "reason": "works"}
+        assert service.ask("/api/v1/silences", "POST", silence, named[1])[0] < 300
         rig.wait_for(lambda: service.ask("/readyz", headers=right)[1]["sources"]["redis"]["status"] == "down")
         paths = (
             "/metrics", "/readyz", "/api/v1/status", "/api/v1/openapi.json", "/", "/api/v1/nodes",
             "/api/v1/export", "/api/v1/export?format=json", "/api/v1/diagnosis", "/api/v1/audit",
             "/api/v1/outbox", "/api/v1/silences", "/api/v1/incidents",
         )  # fmt: skip
-        seen = [str(service.ask(path, headers=right)[1]) for path in paths]
+        seen = [str(service.ask(path, headers=right)[1]) for path in paths] + [str(answers)]
+        assert any("Ada" in text for text in seen), "the audit trail names who used the token"
         seen.append(Path(f"/proc/{service.process.pid}/cmdline").read_text())
         config.write_text(config.read_text().replace("windows", "windoes"))
         service.process.send_signal(signal.SIGHUP)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +19,12 @@ from detector.config.config import Config
 from detector.runtime.ingest_queue import Arrival
 from detector.runtime.pipeline_thread import PipelineThread, Plan
 from detector.storage.store import Bundle, Store
+from tests.connectors.running import NATS_TOKEN, REDIS_PASSWORD
+from tests.connectors.sink_rigs import RIGS
 from tests.detector import rig
 
 KILLS = int(os.environ.get("DETECTOR_KILLS", "50"))  # at night: 500
+BROKER_KILLS = max(4, KILLS // 10)  # with four brokers as sinks
 TICKS = 5500
 EVERY = 24
 
@@ -80,6 +85,52 @@ def test_random_kills_lose_and_invent_nothing(tmp_path: Path, learnt_state: Path
         shutil.rmtree(config.parent)
     assert kills == KILLS
     hook.close()
+
+
+@pytest.mark.timeout(240 + 4 * KILLS)
+def test_kills_with_brokers_as_sinks(running: Any, tmp_path: Path, learnt_state: Path) -> None:
+    """The same into Redis, NATS, MQTT and Kafka at once: each has every record, some of them twice."""
+    asyncio.run(_into_brokers(running, tmp_path, learnt_state))
+
+
+async def _into_brokers(running: Any, folder: Path, learnt_state: Path) -> None:
+    rng = random.Random(6)
+    rigs = {name: RIGS[name](running, folder) for name in ("mqtt", "kafka", "redis", "nats")}
+    for one in rigs.values():
+        await one.prepare()
+    rig.copy_state(learnt_state, folder)
+    data = folder / "in.jsonl"
+    data.write_text("\n".join(rig.lines(rig.LEARN + 60, 3000, every=EVERY, pad=400)) + "\n")
+    sinks = {name: {"type": name, **one.config()} for name, one in rigs.items()}
+    config = folder / "config.yaml"
+    config.write_text(json.dumps(rig.settings(
+        folder, sinks={"out": {"type": "file", "path": str(folder / "out.jsonl")}, **sinks},
+        diagnosis=rig.only("trend"),
+        state={"directory": str(folder / "state"), "commit_every": "50ms", "commit_samples": 500,
+               "snapshot_every": "150ms"},
+    )))  # fmt: skip
+    secrets = {"REDIS_PASSWORD": REDIS_PASSWORD, "NATS_TOKEN": NATS_TOKEN}
+    kills, ended = 0, False
+    while not (ended and kills == BROKER_KILLS):
+        if ended:  # sooner than all kills were made: the same once more
+            shutil.rmtree(folder / "state")
+            rig.copy_state(learnt_state, folder)
+        with rig.Service(config, "--once", "--log-level", "warning", environment=secrets) as service:
+            await asyncio.sleep(rng.uniform(0.1, 0.6))
+            if kills == BROKER_KILLS:
+                await asyncio.to_thread(service.process.wait, rig.PATIENCE_S)
+            ended = service.process.poll() is not None
+            if ended:
+                assert service.process.returncode == 0, service.said()
+            else:
+                service.kill()
+                kills += 1
+    expected = rig.without_findings(rig.ids(folder / "out.jsonl"))
+    assert len([one for one in expected if one.endswith("-1")]) >= 100
+    for name, one in rigs.items():
+        got = [id for id, _ in await one.received()]
+        await one.stop()
+        assert set(rig.without_findings(got)) == set(expected), name
 
 
 def test_states_are_equal_bit_for_bit(tmp_path: Path, learnt_state: Path) -> None:

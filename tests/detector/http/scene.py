@@ -30,6 +30,7 @@ from detector.settings.core import Settings
 from detector.settings.service import HttpSettings
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
+from tests.detector import rig
 
 NOW = 1_800_000_000.0
 PER_S = 100  # samples accepted
@@ -103,8 +104,16 @@ class Scene:
     def resume_data(self) -> None:
         self._stopped_at = None
 
+    def metrics_now(self, name: str) -> float:
+        return rig.total(self.metrics.page().decode(), name)
+
     def put(self, *events: Event) -> None:
         """Store these records, and let the page hear of them."""
+        known = dict(self._view.open_incidents)
+        for event in events:
+            known[str(event.incident)] = event
+        still = {name: event for name, event in known.items() if event.resolution is None}
+        self.change(open_incidents=still)
 
         async def stored() -> None:
             made = [Record.of(event) for event in events]

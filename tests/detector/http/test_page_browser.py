@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from detector.storage.database import FILE
+from tests import servers
 from tests.browser import chromium, console, until
 from tests.detector import rig
 from tests.detector.http.page_rig import NODES, Feed, settings
@@ -312,6 +318,7 @@ def test_reconnects_and_asks_for_a_token_once(browser: Any, tmp_path: Path) -> N
         browser.refresh()
         until(browser, "document.getElementById('connection').textContent === 'live'")
         assert not browser.execute_script("return document.getElementById('ask').open")
+    browser.get("about:blank")  # the page would go on looking for the daemon that has stopped
     console(browser)  # lost connections are told there; that is right
 
 
@@ -420,3 +427,26 @@ def test_another_budget_is_compared_and_used(browser: Any, feed: Feed) -> None:
     until(browser, f"!{facts}.includes('chosen here')")
     assert feed.status()["report"]["budget"] == "1 per 500 ticks"
     assert [one for one in console(browser) if "400" not in one] == []
+
+
+def test_damage_of_the_state_is_told(browser: Any, tmp_path: Path) -> None:
+    """Before anything else, as long as the daemon runs that found it; the command line says it, too."""
+    config = settings(tmp_path, http={"port": servers.free_port()})
+    with rig.Service(config) as service:
+        service.wait_ready()
+        assert service.stop() == 0
+    with sqlite3.connect(tmp_path / "state" / FILE) as connection:
+        connection.execute("INSERT INTO silence (id, crc, body) VALUES ('s', 1, x'00')")
+    with rig.Service(config) as service:
+        service.wait_ready()
+        browser.get(f"http://127.0.0.1:{service.port}/")
+        until(browser, "!document.getElementById('trouble').hidden")
+        assert "Damage was found in the state: rows that did not match" in text(browser, "#trouble")
+        assert "1 of silence" in text(browser, "#trouble")
+        command = [sys.executable, "-m", "detector", "status", "--config", str(config)]
+        told = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "300"}
+        )
+        assert "1 of silence" in told.stdout
+        assert console(browser) == []
+        browser.get("about:blank")  # nobody shall miss this daemon

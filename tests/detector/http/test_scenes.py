@@ -134,6 +134,17 @@ def test_a_sample_a_minute_is_not_still(browser: Any, scene: Scene) -> None:
     until(browser, f"{PHASE}.textContent === 'watching, 0 incidents open'")
 
 
+def test_pages_that_were_left_keep_no_connection(browser: Any, scene: Scene) -> None:
+    """Browsers open six to one host: the page that is opened after many others is not kept waiting."""
+    for path in ("", "silences", "audit", "incidents/none", "nodes/n1", "") * 2:
+        browser.get(scene.address + path)
+        until(browser, "document.getElementById('connection').textContent === 'live'")
+    assert scene.metrics_now("event_clients") <= 2, "the one that is open, and one that is being closed"
+    browser.back()
+    until(browser, "document.getElementById('connection').textContent === 'live'")
+    console(browser)  # there is no such incident
+
+
 def test_rates_are_right_from_the_first_seconds(browser: Any, scene: Scene) -> None:
     """Every number that is shown, from the first on."""
     browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
@@ -225,6 +236,27 @@ def test_the_neighbourhood_of_an_incident(browser: Any, tmp_path: Path) -> None:
         assert {"n499", "n500", "n501"} >= heard - {""}, "nothing is said where there is nothing further"
         assert len(heard - {""}) > 1
         assert console(browser) == []
+
+
+def test_an_incident_counts_its_nodes_as_its_summary_does(browser: Any, scene: Scene) -> None:
+    """On its card and its page, whatever state they are in; a begin that is not known has its reason."""
+    members = [NodeRecord(name=f"n{v}", state="alarmed", changed=True) for v in range(5)]
+    members += [NodeRecord(name="n5", state="recovered", changed=True)]
+    members += [NodeRecord(name=f"n{v}", state="suspected", changed=False) for v in (6, 7)]
+    members += [NodeRecord(name="n8", state="silent", changed=False)]
+    reason = "not known: no sample in the windows speaks for a change by itself"
+    scene.put(Event(
+        id="i1-1", sequence=1, event="incident.opened", time=NOW, severity="warning", incident="i1",
+        nodes=members, opened=NOW, summary="6 nodes around n0 changed, noticed at 08:00:00 UTC",
+        details={"onset": reason},
+    ))  # fmt: skip
+    browser.get(scene.address)
+    chips = "document.querySelector('#incidents-open .chips')"
+    until(browser, f"{chips} && {chips}.textContent.startsWith('6 nodes changed, 3 possibly: n0')")
+    browser.get(f"{scene.address}incidents/i1")
+    facts = "document.getElementById('incident-facts').textContent"
+    until(browser, f"{facts}.includes('6 nodes changed, 3 possibly')")
+    until(browser, f"{facts}.includes('{reason}')")
 
 
 def test_lines_of_the_statistics_are_told_apart(browser: Any, scene: Scene) -> None:

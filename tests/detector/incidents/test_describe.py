@@ -145,7 +145,7 @@ def test_opposite_directions_are_said() -> None:
         for sign in (1, -1) * 5
     ]
     (first, *_) = pool([node for node in nodes if node is not None], ["x"])
-    assert first.text.startswith("mean of x up at 5, down at 5 nodes (-")
+    assert first.text.startswith("mean of x up at 5 nodes, down at 5 (-")
     assert first.effect == pytest.approx(1.0, abs=0.3)
     assert first.before is None
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from detector.events.model import SINGLE, Change
+from detector.events.model import SINGLE, Change, ChangeKind
 from detector.incidents.describe import compare, pool
-from detector.incidents.phrases import decimal
+from detector.incidents.phrases import Sizes, decimal, phrase
 
 NUMBER = r"(-?[0-9.]+(?:e[+-]?[0-9]+)?)"
 sides = st.tuples(
@@ -48,9 +48,9 @@ def test_one_node(side: tuple[int, float, float, float], centre: float, scale: f
         check_size(change, x[:, 0], y[:, 0])
 
 
-def check_values(change: Change, before: np.ndarray, after: np.ndarray) -> None:
+def check_values(change: Change, before: np.ndarray, after: np.ndarray, unit: str = "°C") -> None:
     """The values in brackets, in original units."""
-    found = re.search(rf"\({NUMBER} → {NUMBER} °C\)", change.text)
+    found = re.search(rf"\({NUMBER} → {NUMBER} {unit}\)", change.text)
     if found is None:
         assert change.kind not in ("mean", "spread") or change.before is None
         return
@@ -96,11 +96,121 @@ def test_several_nodes_share_sizes_but_no_values(nodes: list[tuple[int, float, f
         if found := re.search(rf"{NUMBER} to ×?{NUMBER}", change.text):
             assert close(found[1], sizes.min())
             assert close(found[2], sizes.max())
-        if found := re.search(r"(?:up|wider) at (\d+), (?:down|narrower) at (\d+) nodes", change.text):
+        if found := re.search(r"(?:up|wider) at (\d+) nodes?, (?:down|narrower) at (\d+)", change.text):
             rose = int((sizes > (1.0 if change.kind == "spread" else 0.0)).sum())
             assert (int(found[1]), int(found[2])) == (rose, len(pairs) - rose)
+        elif "almost constant" in change.text:
+            assert (sizes > 100.0).all() if " was " in change.text else (sizes < 0.01).all()
         elif change.kind == "mean":
             assert (" up" in change.text) == (np.median(sizes) > 0.0)
+
+
+twins = st.tuples(
+    st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([1.0, 3.0]),
+    st.sampled_from([-0.95, -0.6, 0.0, 0.6, 0.95]), st.sampled_from([-0.95, -0.6, 0.0, 0.6, 0.95]),
+)  # fmt: skip
+NAMES, UNITS, CENTRE, SCALE = ["flow", "level"], ["l/s", "m"], np.array([43.0, -7.0]), np.array([0.5, 20.0])
+
+
+def draw_twins(
+    seed: int, shift: float, factor: float, before: float, after: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two components that are correlated before and after; flow moves, and level spreads."""
+    rng = np.random.default_rng(seed)
+    x, y = (
+        rng.multivariate_normal([0.0, 0.0], [[1.0, r], [r, 1.0]], n) for r, n in ((before, 150), (after, 90))
+    )
+    return x, y * [1.0, factor] + [shift, 0.0]
+
+
+def correlated(x: np.ndarray) -> float:
+    w = (x - x.mean(axis=0)) / x.std(axis=0, ddof=1)
+    return float((w[:, 0] * w[:, 1]).mean())
+
+
+@settings(max_examples=100, deadline=None)
+@given(twin=twins)
+def test_each_of_two_components_and_their_correlation(twin: tuple[int, float, float, float, float]) -> None:
+    x, y = draw_twins(*twin)
+    comparison = compare(x, y, (CENTRE, SCALE))
+    assert comparison is not None
+    for change in pool([comparison], NAMES, UNITS):
+        if change.kind == "correlation":
+            before, after = correlated(x), correlated(y)
+            assert change.components == NAMES
+            assert "of flow and level" in change.text
+            check_correlation(change.text, before, after)
+        if change.kind in ("correlation", "distribution"):
+            continue
+        (name,) = change.components
+        j = NAMES.index(name)
+        assert name in change.text
+        assert NAMES[1 - j] not in change.text
+        in_units = [CENTRE[j] + SCALE[j] * side[:, j] for side in (x, y)]
+        check_values(change, *in_units, UNITS[j])
+        check_size(change, x[:, j], y[:, j])
+
+
+def check_correlation(text: str, before: float, after: float) -> None:
+    """The verb and both values of one node."""
+    verb = next(one for one in ("lost", "appeared", "reversed", "stronger", "weaker") if one in text)
+    true = {
+        "lost": abs(after) < 0.3 < abs(before), "appeared": abs(before) < 0.3 < abs(after),
+        "reversed": before * after < 0.0, "stronger": abs(after) > abs(before),
+        "weaker": abs(after) < abs(before),
+    }  # fmt: skip
+    assert true[verb], text
+    found = re.search(rf"\({NUMBER} → {NUMBER}\)", text)
+    assert found is not None
+    for told, value in zip(found.groups(), (before, after), strict=True):
+        assert abs(float(told) - value) <= 0.06 * abs(after - before) + 1e-5
+
+
+@settings(max_examples=100, deadline=None)
+@given(nodes=st.lists(twins, min_size=2, max_size=6))
+def test_correlations_of_several_nodes(nodes: list[tuple[int, float, float, float, float]]) -> None:
+    pairs = [draw_twins(*twin) for twin in nodes]
+    compared = [compare(x, y, (CENTRE, SCALE)) for x, y in pairs]
+    for change in pool([one for one in compared if one is not None], NAMES):
+        if change.kind == "correlation":
+            sizes = np.array([correlated(y) - correlated(x) for x, y in pairs])
+            if found := re.search(r"up at (\d+) nodes?, down at (\d+)$", change.text):
+                assert (int(found[1]), int(found[2])) == ((sizes > 0.0).sum(), (sizes <= 0.0).sum())
+                continue
+            found = re.search(rf"correlation of flow and level (up|down) by {NUMBER}$", change.text)
+            assert found is not None, change.text
+            assert close(found[2], abs(np.median(sizes)))
+            assert (found[1] == "up") == (np.median(sizes) > 0.0)
+        elif change.kind != "distribution":
+            assert change.components[0] in change.text
+
+
+def shape(low: float, high: float, up: int, nodes: int, size: float = 1.0) -> Sizes:
+    return Sizes(size, low, high, up, nodes, np.nan, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "told"),
+    [
+        ("mean", shape(-2.0, 3.0, 1, 3, 2.0), "mean of flow up at 1 node, down at 2 (-2.0 to 3.0 sd)"),
+        ("spread", shape(0.5, 3.0, 2, 3), "spread of flow wider at 2 nodes, narrower at 1 (×0.50 to ×3.0)"),
+        ("tails", shape(-0.1, 0.1, 1, 2), "tails of flow shorter at 1 node, longer at 1"),
+        ("asymmetry", shape(-1, 1, 2, 3), "flow leans more to high values at 2 nodes, to low values at 1"),
+    ],
+)  # fmt: skip
+def test_nodes_that_disagree(kind: ChangeKind, sizes: Sizes, told: str) -> None:
+    assert phrase(kind, ["flow"], sizes, agreed=False) == told
+
+
+def test_almost_constant_is_said_only_of_all_nodes() -> None:
+    def told(size: float, low: float, high: float, nodes: int = 3) -> str:
+        return phrase("spread", ["flow"], shape(low, high, nodes, nodes, size), agreed=True)
+
+    assert told(500.0, 200.0, 800.0) == "flow was almost constant at each node"
+    assert told(500.0, 2.0, 800.0) == "spread of flow ×500 (×2.0 to ×800)"
+    assert told(1e-6, 1e-7, 1e-5) == "flow is almost constant at each node"
+    assert told(1e-6, 1e-7, 0.5) == "spread of flow much narrower"
+    assert told(1e6, 1e6, 1e6, nodes=1) == "flow was almost constant"
 
 
 def size(kind: str, x: np.ndarray, y: np.ndarray) -> float:

@@ -430,11 +430,19 @@ def test_updates_are_rate_limited_but_not_lost() -> None:
     assert set(nodes(updates[-1] if updates else events[-1])) == set("bcdef")
 
 
-def test_the_onset_is_kept_when_it_leaves_the_windows() -> None:
+class Together(Windows):
+    """With a common yardstick, by which a change is dated anew as long as windows reach to the opening."""
+
+    def log_ratios(self, nodes: np.ndarray, since: float) -> dict[int, np.ndarray]:
+        return {v: self.log_ratio(v) for v in nodes.tolist()}
+
+
+@pytest.mark.parametrize("windows", [Windows, Together])
+def test_the_onset_is_kept_when_it_leaves_the_windows(windows: type[Windows]) -> None:
     incidents = machine()
-    (opened,) = incidents.step(decision(1000, hot="b", member="b"), Windows(1000.0, onset=990.0))
+    (opened,) = incidents.step(decision(1000, hot="b", member="b"), windows(1000.0, onset=990.0))
     for t in range(1001, 1200):
-        events = incidents.step(decision(t, hot="b", member="b"), Windows(float(t), onset=990.0))
+        events = incidents.step(decision(t, hot="b", member="b"), windows(float(t), onset=990.0))
     assert events == []
     (resolved,) = incidents.clear(str(opened.incident), 1200.0)
     assert resolved.onset is not None

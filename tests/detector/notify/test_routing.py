@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from detector.events.model import Event, NodeRecord, detector_event, node_events
 from detector.notify.routing import Routing
 from detector.notify.settings import NotifySettings, moment
 from detector.notify.silences import Silence
-from detector.storage import told
-from detector.storage.records import Record
+from detector.storage import records
+from detector.storage.records import TOLD, Record
 from detector.storage.store import Bundle, Store
 
 NOW = moment("2026-11-18T12:00")
@@ -108,7 +110,7 @@ def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
     )
     silences = [Silence(id="s2", nodes=["c*"], begin=NOW - 10, lasts=60)]
     routing, store = Routing(settings, silences), Store(tmp_path)
-    assert store.read(told.read) == {}
+    assert store.read(records.told) == {}
     for name, nodes in (("i1", ("a1",)), ("i2", ("b1",)), ("i3", ("c1",)), ("i4", ("a1",))):
         record = routing.address(incident(nodes=nodes, incident=name), SINKS)
         store.commit(Bundle(records=[record._replace(id=f"{name}-opened")], sinks=SINKS))
@@ -116,7 +118,7 @@ def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
     store = Store(tmp_path)
-    found = store.read(told.read)
+    found = store.read(records.told)
     assert found == {"i1": {"log", "pager"}, "i2": {"log"}, "i3": set()}, "what has ended is forgotten"
     store.close()
     routing = Routing(settings, silences, found)
@@ -132,11 +134,11 @@ def test_it_is_known_after_a_restart(tmp_path: Path) -> None:
 
 def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
     routing, store = Routing(), Store(tmp_path)
-    opened = [incident(incident=f"i{number}")._replace(id=str(number)) for number in range(told.KEPT + 5)]
+    opened = [incident(incident=f"i{number}")._replace(id=str(number)) for number in range(TOLD + 5)]
     store.commit(Bundle(records=[routing.address(one, SINKS) for one in opened], sinks=SINKS))
-    store.write(told.prune)
-    kept = store.read(told.read)
-    assert list(kept) == [f"i{number}" for number in range(5, told.KEPT + 5)]
+    store.write(records.prune_told)
+    kept = store.read(records.told)
+    assert list(kept) == [f"i{number}" for number in range(5, TOLD + 5)]
     store.close()
 
 
@@ -163,6 +165,47 @@ def test_recurring(every: str, period: float) -> None:
     assert routing.address(incident("resolved", NOW + period + 5, opened=NOW + 5), SINKS).to == SINKS
 
 
+@pytest.mark.parametrize("every", ["day", "week"])
+def test_the_same_local_time_before_and_after_a_clock_change(every: str) -> None:
+    """Two at night in Berlin is 01:00 UTC in winter and 00:00 UTC in summer."""
+    window = {
+        "start": "2026-03-20T02:00",
+        "zone": "Europe/Berlin",
+        "lasts": "1h",
+        "every": every,
+        "nodes": ["a1"],
+    }
+    routing = Routing(NotifySettings.model_validate({"maintenance": [window]}))
+    winter = moment("2026-03-27T01:00+00:00")
+    summer, back = moment("2026-04-03T00:00+00:00"), moment("2026-10-30T01:00+00:00")
+    for begin in (winter, summer, back):
+        assert routing.address(incident(time=begin - 1), SINKS).to == SINKS
+        assert routing.address(incident(time=begin), SINKS).to == ()
+        assert routing.address(incident(time=begin + HOUR - 1), SINKS).to == ()
+        assert routing.address(incident(time=begin + HOUR), SINKS).to == SINKS
+        assert routing.windows[0].occurrence(begin + 5) == begin
+    in_utc = Routing(NotifySettings.model_validate({"maintenance": [{**window, "zone": "UTC"}]}))
+    assert in_utc.address(incident(time=summer), SINKS).to == SINKS
+    assert in_utc.address(incident(time=summer + 2 * HOUR), SINKS).to == ()
+
+
+def test_a_start_that_the_clock_change_skips_or_repeats() -> None:
+    """Once a day all the same: an hour later in spring, and the first of the two in autumn."""
+    zone = "Europe/Berlin"
+    begin = moment("2026-03-01T02:30", zone)
+    window = silence(begin=begin, lasts=600.0, every="day", zone=zone)
+    begins = set()
+    for time in np.arange(begin, begin + 366 * 86400.0, 300.0):
+        found = window.occurrence(float(time))
+        if found is not None:
+            begins.add(found)
+    assert len(begins) == 366
+    stamps = {datetime.fromtimestamp(one, UTC).isoformat()[:16] for one in begins}
+    assert "2026-03-29T01:30" in stamps, "03:30 in Berlin"
+    assert "2026-10-25T00:30" in stamps
+    assert "2026-10-25T01:30" not in stamps
+
+
 def test_windows_of_the_configuration() -> None:
     given = {"start": "2026-11-18T13:00+01:00", "lasts": "30m", "every": "week", "groups": ["g"]}
     routing = Routing(NotifySettings.model_validate({"groups": {"g": ["a?"]}, "maintenance": [given]}))
@@ -180,6 +223,14 @@ def test_windows_of_the_configuration() -> None:
         (
             {"maintenance": [{"start": "2026-11-18T13:00", "lasts": "24h", "every": "day", "nodes": ["a"]}]},
             "as long",
+        ),
+        (
+            {
+                "maintenance": [
+                    {"start": "2026-11-18T13:00", "zone": "Mars/Base", "lasts": "1h", "nodes": ["a"]}
+                ]
+            },
+            "there is no time zone 'Mars/Base'",
         ),
         ({"routes": {"pager": {"groups": ["none"]}}}, "there is no group 'none'"),
     ],

@@ -36,3 +36,31 @@ def test_a_node_out_of_range_is_told_and_comes_back() -> None:
     assert told == [("node.out_of_range", "n7"), ("node.in_range", "n7")]
     assert states[890] == "out_of_range"
     assert states[1590] == "watching"
+
+
+def test_a_new_normal_of_another_shape_asks_for_learning() -> None:
+    """One value in ten is far away, and stays so: after each accept an incident opens again, and says why."""
+    pipeline = learnt.pipeline()
+    X = learnt.quiet(learnt.NOW, learnt.NOW + 1000)
+    rng = np.random.default_rng(5)
+    for v in (0, 1, 2):
+        X[100:, v][rng.random(900) < 0.1] += 20.0
+    advised, accepted, opened = [], 0, {}
+    for t, row in enumerate(X):
+        for event in pipeline.push(learnt.samples(row[None], learnt.NOW + t)):
+            if event.event == "incident.opened":
+                opened[str(event.incident)] = t
+                advised += [(accepted, event)] if "reopened" in event.details else []
+            elif event.event == "incident.resolved":
+                opened.pop(str(event.incident), None)
+        for incident in [incident for incident, begin in opened.items() if t - begin >= 60]:
+            pipeline.accept(incident, learnt.START + learnt.NOW + t)
+            del opened[incident]
+            accepted += 1
+        if t == 450:  # counts survive a restart
+            pipeline = learnt.thawed(learnt.frozen(pipeline))
+    assert advised, "no incident asks for learning"
+    before, event = advised[0]
+    assert before >= 1
+    assert event.details["reopened"]["times"] >= 3
+    assert "times since a change here was accepted: the new normal has a shape" in event.summary

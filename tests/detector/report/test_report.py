@@ -347,6 +347,8 @@ def test_commands_write_reports(tmp_path: Path) -> None:
     assert "Against the labels" in out.read_text()
     assert "<h3>Findings</h3>" in out.read_text()
     assert '"event":"incident.analyzed"' in done.output
+    times = [json.loads(line)["time"] for line in done.stdout.splitlines()]
+    assert times == sorted(times), "findings stand among the events of their time"
     out = tmp_path / "calibration.html"
     done = run("calibrate", data, "--config", config, "--until", START + 400, "--dry-run", "--report", out)
     assert done.exit_code == 0, done.output

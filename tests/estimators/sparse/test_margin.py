@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimators.core.base import NotFittedError
+from estimators.core.parameters import NotFittedError
 from estimators.sparse.federated import (
     CriticalSamples,
     ForeignMessage,

@@ -306,7 +306,7 @@ ONE_ATOM = Dictionary(np.zeros((1, 1)), 1.0)
         (lambda: Iwrls().fit(NINE, np.zeros(9), np.ones(3)), "weights: 3 values, but x has 9 points"),
         (lambda: Iwrls().fit(NINE, np.zeros(9), -np.ones(9)), "weights: must be zero or above"),
         (lambda: Iwrls().fit(NINE, np.zeros(9), np.zeros(9)), "weights: must be zero or above"),
-        (lambda: Iwrls().fit(np.zeros((3, 1)), np.zeros(3)), "x: 3 points, too few for 5 folds"),
+        (lambda: Iwrls().fit(np.zeros((3, 1)), np.zeros(3)), "x: n_samples=3, too few for 5 folds"),
         (lambda: Iwrls().fit(NINE, [*range(8), np.inf]), r"y\[8, 0\] is inf"),
         (lambda: Christoffel.of(np.empty((0, 1)), ONE_ATOM), "ref: no point"),
         (lambda: Christoffel.of(NINE, ONE_ATOM, 0.0), r"lam: must be in \(0, inf\), got 0.0"),

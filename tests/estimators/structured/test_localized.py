@@ -163,6 +163,8 @@ def test_bad_input_is_told() -> None:
         with pytest.raises(ValueError, match=words):
             model.fit(X, Y)
     whole = LocalizedPredictor(Hamming(2), universal=1.0)
+    with pytest.raises(ValueError, match="X: 20001 parts, but the kernel of more than 20000 takes gigabytes"):
+        LocalizedPredictor(Hamming(2)).fit([np.zeros((20_001, 1))], [np.zeros(20_001, int)])
     with pytest.raises(ValueError, match="the universal kernel needs the same"):
         whole.fit([x, np.zeros((4, 1))], [np.zeros(3, int), np.zeros(4, int)])
     fitted = model.fit([x + np.arange(3)[:, None]], [np.array([0, 1, 1])])

@@ -149,7 +149,7 @@ def test_noise_and_gain_are_learnt(kind):
     spoilt[bad, 1] += 100.0 * X[:, 1].std()
     times = np.arange(1200.0)
     made = Preprocessor(ON, window=200)
-    clean = made.learn_cleaned(spoilt, times)
+    clean = made.learn_views(spoilt, times)[0]
     screen = made.steps["screen"]
 
     assert screen.gain[0, 0] == {"white": 1 / 32, "ar": 1.0, "walk": 1.0, "stairs": screen.gain[0, 0]}[kind]

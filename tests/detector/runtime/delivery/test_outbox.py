@@ -50,14 +50,14 @@ def test_what_is_being_sent_stays() -> None:
     st.sampled_from(["drop_oldest", "drop_newest"]),
     st.lists(st.one_of(st.integers(1, 30), st.sampled_from(["hold", "taken", "failed"])), max_size=60),
 )
-def test_nothing_is_unbounded_and_nothing_vanishes(policy: Policy, course: list[int | str]) -> None:
+def test_nothing_is_unbounded_and_nothing_vanishes(policy: Policy, script: list[int | str]) -> None:
     """Whatever comes and goes: each record was sent, was told as dropped, or waits, in its order."""
     outbox = Outbox(5, 60, policy)
     sent: list[int] = []
     dropped: list[int] = []
     held: list[Record] = []
     number = 0
-    for what in course:
+    for what in script:
         if isinstance(what, int):
             dropped += ids(outbox.add([record(number, what)]))
             number += 1
@@ -77,11 +77,11 @@ def test_nothing_is_unbounded_and_nothing_vanishes(policy: Policy, course: list[
     assert sent == sorted(sent)
 
 
-def test_courses_that_are_left_out_keep_their_order() -> None:
+def test_keys_that_are_left_out_keep_their_order() -> None:
     """What rests holds back the records of its own incident, and no others."""
     outbox = Outbox(10, 10**6, "drop_oldest")
-    course = [Record(str(n), "ab"[n % 2], "incident.updated", 0.0, b"x") for n in range(6)]
-    outbox.add(course)
+    records = [Record(str(n), "ab"[n % 2], "incident.updated", 0.0, b"x") for n in range(6)]
+    outbox.add(records)
     assert ids(outbox.hold(10, {"a"})) == [1, 3, 5]
-    assert ids(outbox.hold_behind(course[2])) == [4]
-    assert ids(outbox.hold_behind(course[5])) == []
+    assert ids(outbox.hold_behind(records[2])) == [4]
+    assert ids(outbox.hold_behind(records[5])) == []

@@ -30,7 +30,7 @@ from detector.storage.store import Store
 from estimators.regimes.library import RegimeLibrary
 from tests import servers
 from tests.detector import rig
-from tests.detector.diagnosis.regime_cases import case
+from tests.detector.diagnosis.regime.regime_cases import case
 
 SPEC = "v1-test-1"
 NAMES = ("a", "b", "c")

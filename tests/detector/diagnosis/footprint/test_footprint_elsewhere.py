@@ -22,8 +22,8 @@ from detector.diagnosis.footprint.settings import Settings
 from detector.diagnosis.repository import Repository
 from detector.storage.store import Store
 from tests.detector import rig
-from tests.detector.diagnosis.test_exchange import Site, broker, run, site
-from tests.detector.diagnosis.test_footprint import TAUGHT, fill, incident, repository_of
+from tests.detector.diagnosis.exchange.test_exchange import Site, broker, run, site
+from tests.detector.diagnosis.footprint.test_footprint import TAUGHT, fill, incident, repository_of
 
 __all__ = ["broker"]
 

@@ -83,6 +83,10 @@ def test_export(feed: Feed) -> None:
     assert tuple(rows[0]) == COLUMNS
     assert [row["incident"] for row in rows] == [one["incident"] for one in listed]
     assert rows[-1]["opened"].startswith("2023-11-14T")
+    for row, one in zip(rows, listed, strict=True):
+        names = {node["name"]: node["changed"] for node in one["nodes"]}
+        assert row["nodes"] == " ".join(name for name, changed in names.items() if changed)
+        assert row["possibly"] == " ".join(name for name, changed in names.items() if not changed)
     _, text = feed.service.ask("/api/v1/export?format=json")
     lines = text.splitlines() if isinstance(text, str) else [json.dumps(text)]
     assert [json.loads(line)["incident"] for line in lines] == [one["incident"] for one in listed]
@@ -96,6 +100,8 @@ def test_export(feed: Feed) -> None:
         ({"lasts": -5, "nodes": ["a"]}, "lasts"),
         ({"lasts": 5, "groups": ["none"]}, "there is no group 'none'"),
         ({"lasts": 5, "nodes": ["a"], "begin": "soon"}, "no date and time"),
+        ({"lasts": 5, "nodes": ["a"], "zone": "Mars/Base"}, "there is no time zone 'Mars/Base'"),
+        ({"lasts": 5, "nodes": ["a"], "zone": "../../etc/passwd"}, "there is no time zone"),
         ({"lasts": 86400, "nodes": ["a"], "every": "day"}, "as long as"),
     ],
 )
@@ -128,6 +134,11 @@ def test_by_command(feed: Feed, folder: Path) -> None:
     assert next(one for one in found if one["silence"]["id"] == id)["silence"]["nodes"] == ["n7", "ü*"]
     run("end", id)
     run("end", id, code=1)
+    late = ("--from", "2030-07-01T02:00", "--zone", "Europe/Berlin", "--every", "day")
+    shown = json.loads(run("add", "n7", "--for", "1h", *late, "--json").stdout)["silence"]
+    assert (shown["begin"], shown["zone"]) == (1909094400.0, "Europe/Berlin"), "midnight UTC"
+    assert "every day (Europe/Berlin)" in run("list").stdout
+    run("end", shown["id"])
     run("add", "--for", "2h", code=2)
     run("add", "n7", "--for", "soon", code=2)
     run("add", "n7", "--group", "none", "--for", "1h", code=1)

@@ -20,8 +20,8 @@ from detector.diagnosis.exchange.messages import TriageQuestion
 from detector.diagnosis.repository import Repository
 from detector.storage.store import Store
 from tests.detector import rig
-from tests.detector.diagnosis.test_exchange import Site, broker, run, site
-from tests.detector.diagnosis.test_triage import act, filled
+from tests.detector.diagnosis.analyzers.test_triage import act, filled
+from tests.detector.diagnosis.exchange.test_exchange import Site, broker, run, site
 
 __all__ = ["broker"]
 

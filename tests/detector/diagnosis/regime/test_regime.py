@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from detector.cli.diagnosis import _print
 from detector.diagnosis.actions import ActionError, parse
 from detector.diagnosis.analyzer import Finding
 from detector.diagnosis.regime import library
@@ -23,7 +24,7 @@ from detector.incidents.case import Case
 from detector.settings.diagnosis import DiagnosisSettings
 from detector.storage.records import Record
 from detector.storage.store import Bundle, Store
-from tests.detector.diagnosis.regime_cases import case
+from tests.detector.diagnosis.regime.regime_cases import case
 
 SETTINGS = DiagnosisSettings()
 
@@ -341,18 +342,35 @@ def test_show(repository):
     assert other["nearest_ratio"] > 1.0
 
     # 60 windows in the library: (56) asks for 110 at .5 and 437 at .25.
-    assert (told["library_windows"], told["more_windows_for_0.5"], told["more_windows_for_0.25"]) == (
+    known = told["guarantees"]
+    assert (known["library_windows"], known["more_windows_for_0.5"], known["more_windows_for_0.25"]) == (
         60,
         50,
         377,
     )
     each = 60 / (2 * len(told["incidents"]))  # windows of an incident; as many incidents in the other regime
-    assert told["more_labels_for_0.5"] == math.ceil(50 / each) >= 2
-    assert told["more_labels_for_0.25"] == math.ceil(377 / each)
-    assert told["nearest_is_own"] == 1.0
-    assert told["risk_bound"] == pytest.approx(told["mean_square_error"] + told["deviation"], abs=2e-3)
+    assert known["more_labels_for_0.5"] == math.ceil(50 / each) >= 2
+    assert known["more_labels_for_0.25"] == math.ceil(377 / each)
+    assert known["nearest_is_own"] == 1.0
+    assert known["risk_bound"] == pytest.approx(known["mean_square_error"] + known["deviation"], abs=2e-3)
     (card,) = act(repository, "list")["guarantees"]
-    assert (card["regimes"], card["e1"], card["e2"]) == (2, told["e1"], told["e2"])
+    assert (card["regimes"], card["e1"], card["e2"]) == (2, known["e1"], known["e2"])
+
+
+def test_guarantees_are_said_in_sentences(repository, capsys):
+    """The command prints them instead of keys, for one regime and for the library."""
+    enrolled(repository, "shifted", "noisy")
+    told = act(repository, "show", name="shifted")
+    labels = told["guarantees"]["more_labels_for_0.25"]
+    for shown in (told, act(repository, "list")):
+        _print(shown)
+        out = capsys.readouterr().out
+        assert "The library has 60 windows of 2 regimes." in out
+        assert "100% of the windows are nearest to their own regime." in out
+        assert f"Until that is 0.25: about {labels} more labels (377 windows)." in out
+        assert "more_windows" not in out
+        assert "e1" not in out
+    assert told["guarantees"]["in_words"][-1].startswith("For shifted the mean square error seen is 0.")
 
 
 def test_damaged_regimes_are_left_out(repository, caplog):
