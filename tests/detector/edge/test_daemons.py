@@ -207,7 +207,13 @@ def test_one_event_over_the_cut_has_one_common_id(site: Site) -> None:
     def common(box: str) -> set[str]:
         return {one["common"] for one in site.records(box) if one.get("common")}
 
-    rig.wait_for(lambda: common("north") and common("south"), what="a common id in both")
+    def both() -> bool:
+        if common("north") and common("south"):
+            return True
+        site.in_time(site.sent + 1, size=8.0, nodes=(3, 4))  # what a neighbour says is read with the next tick
+        return False
+
+    rig.wait_for(both, what="a common id in both")
     assert common("north") == common("south")
     opened = {one["incident"] for box in OF for one in site.records(box) if one["event"] == "incident.opened"}
     assert common("north") < opened
