@@ -210,7 +210,7 @@ def test_one_event_over_the_cut_has_one_common_id(site: Site) -> None:
     def both() -> bool:
         if common("north") and common("south"):
             return True
-        site.in_time(site.sent + 1, size=8.0, nodes=(3, 4))  # what a neighbour says is read with the next tick
+        site.in_time(site.sent + 1, size=8.0, nodes=(3, 4))  # what a neighbour says is read then
         return False
 
     rig.wait_for(both, what="a common id in both")
