@@ -42,7 +42,6 @@ class SinkTask:
         self.set_aside: SetAside = lambda sink, record, tries, error: None
         self.written: Callable[[], None] = lambda: None  # hears of the end of a write
         self._metrics = metrics
-        self._greeting: Sequence[Record] = ()
         self._retries = Retries()
         self._opened = False
         self._alone = 0  # so many records go one by one
@@ -55,7 +54,7 @@ class SinkTask:
 
     def start(self, open_incidents: Sequence[Record]) -> None:
         if self.sink.wants_open_incidents:
-            self._greeting = open_incidents
+            self.add(open_incidents)
         self._task = asyncio.create_task(self._run(), name=f"sink {self.name}")
 
     def add(self, records: Sequence[Record]) -> None:
@@ -75,16 +74,12 @@ class SinkTask:
 
     async def _run(self) -> None:
         while self.status != "failed":
-            records = [] if self._greeting else await self._choose()
+            records = await self._choose()
             try:
                 if not self._opened:
                     await self.sink.open()
                     self._opened = True
-                if self._greeting:
-                    await self.sink.write([record.content() for record in self._greeting])
-                    self._greeting = ()
-                else:
-                    await self._write(records)
+                await self._write(records)
                 self._failures = 0
                 continue
             except ConnectorError as error:
@@ -189,8 +184,6 @@ class SinkTask:
                 self._behind = record
         elif records:
             self._alone = len([record for record in records if record.id in self.outbox])
-        elif not error.retry:
-            self._greeting = ()
 
     def _give_up(self, record: Record, tries: int, error: str) -> None:
         self.outbox.take(record.id)

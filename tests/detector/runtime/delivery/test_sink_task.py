@@ -100,3 +100,23 @@ def test_a_limit_that_holds_for_all_is_no_fault_of_a_record() -> None:
         assert task.status == "up"
 
     asyncio.run(main())
+
+
+def test_an_open_incident_that_is_not_taken_holds_up_nobody_else() -> None:
+    """What a sink is told of at the start is tried and given up as everything else is."""
+
+    class Repeating(Limited):
+        wants_open_incidents = True
+
+    async def main() -> None:
+        sink = Repeating("i0-0", 0.0)
+        task = task_of(sink)
+        task.add([record(number, incidents=3) for number in range(3, 6)])
+        task.start([record(0, incidents=3), record(1, incidents=3)])
+        async with asyncio.timeout(30):
+            while len(sink.taken) < 4:
+                await asyncio.sleep(0.01)
+        await task.close()
+        assert sorted(sink.taken) == ["i0-1", "i1-0", "i1-1", "i2-1"]
+
+    asyncio.run(main())
