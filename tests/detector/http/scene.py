@@ -145,7 +145,8 @@ class Scene:
             "time": now, "started": now - 60, "phase": self._view.phase, "ticks": self._view.ticks,
             "counts": {}, "promise": None, "promised_rate": None, "quiet_ratio": 1.0, "coverage": 1.0,
             "dictionary_size": 8, "queue": {"samples": 0, "capacity": 100}, "sources": {"push": source},
-            "sinks": {}, "state": {"failing": None, "snapshot": None, "journal_bytes": 0, "bytes": {}},
+            "sinks": {},
+            "state": {"failing": None, "snapshot": None, "journal_bytes": 0, "bytes": {}, "damages": []},
             "report": None, "dry_run": False,
         }  # fmt: skip
 
