@@ -47,10 +47,10 @@ def measure(n: int, cluster: Any, machines: list[Any], folder: str) -> None:
     settings = Settings.of(windows={"reference": scale.REFERENCE, "tests": list(scale.TESTS)}, engine=ray)
     for what, kill in (("process", kill_process), ("machine", kill_machine)):
         engine: Any = started(scale.made(graph, 2), graph, settings)
-        scale.play(engine, 0, TURNS)
+        scale.play(engine, scale.values(len(engine.event), 0, TURNS))
         began = time.perf_counter()
         kill(engine, machines)
-        scale.play(engine, TURNS, TURNS + 1)
+        scale.play(engine, scale.values(len(engine.event), TURNS, TURNS + 1))
         took, load = time.perf_counter() - began, os.getloadavg()[0]
         assert engine.holders.recovered == 1
         print(f"| {n} | {what} | {took:.1f} | {load:.1f} |", flush=True)
