@@ -62,6 +62,7 @@ def _exceptions(model: Any) -> dict[str, str]:
     return EXCEPTIONS[type(model).__name__]
 
 
+@pytest.mark.filterwarnings("ignore:.*(does not inherit from|occurred during set_params):UserWarning")
 @parametrize_with_checks([Iwrls(), SparseMultiScaleRegressor()], expected_failed_checks=_exceptions)
 def test_scikit_learn_accepts_the_regressors(estimator: Any, check: Any) -> None:
     check(estimator)
