@@ -104,9 +104,12 @@ class Incident(msgspec.Struct):
         """The nodes that changed, not only possibly."""
         return [name for name, member in self.members.items() if not member.suspected]
 
-    def counts(self, name: str) -> bool:
-        """Whether a record counts this node, a member or one that returned, among those that changed."""
-        if self.fading:
+    def counts(self, name: str, over: bool = False) -> bool:
+        """Whether a record counts this node, a member or one that returned, among those that changed.
+
+        ``over``: all are back. What was called changed before stays so: windows hold the end already.
+        """
+        if self.fading or (over and name in self.named):
             return name in self.named
         return not (self.members.get(name) or self.returned[name]).suspected
 

@@ -130,16 +130,16 @@ class OpenIncidents:
 
     def record(self, incident: Incident, kind: IncidentKind, time: float, *, by: By = "detector",
                 resolution: Resolution | None = None, into: str | None = None) -> Event:  # fmt: skip
-        nodes = []
+        nodes, over = [], resolution in ("cleared", "restored")
         for name in self._ranked(incident):
             v, member = self.states.index[name], incident.members[name]
             silent, stuck = bool(self.states.silent[v]), bool(self.states.stuck[v])
             state = node_state(member, silent, stuck, self.recovered(v))
             statistic, peak = self.states.statistic[v], self.states.peak[v]
-            nodes.append(node_record(name, member, state, statistic, peak, incident.counts(name)))
+            nodes.append(node_record(name, member, state, statistic, peak, incident.counts(name, over)))
         for name, member in incident.returned.items():
             statistic = self.states.statistic[self.states.index[name]]
-            changed = incident.counts(name)
+            changed = incident.counts(name, over)
             nodes.append(node_record(name, member, "recovered", statistic, np.nan, changed))
         record = incident.record(kind, time, nodes, by, resolution, into)
         self.records.pop(incident.id, None)  # the latest goes to the end: the first ended is forgotten first

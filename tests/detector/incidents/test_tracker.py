@@ -11,6 +11,7 @@ import pytest
 from detector.events.model import Event
 from detector.events.wording import split_nodes
 from detector.incidents.decision import Decision
+from detector.incidents.incident import Incident, Member
 from detector.incidents.tracker import IncidentError, IncidentTracker
 from detector.settings.incidents import IncidentSettings
 from estimators.core.graph import Graph
@@ -168,6 +169,20 @@ def test_a_change_that_cannot_be_dated_is_noticed_and_says_why(oldest: float, re
     assert reason in opened.details["onset"]
     (unsure,) = machine().step(decision(1000, hot="b"), Flat(1000.0))
     assert unsure.summary.startswith("something changed around b, noticed at 1000, no single node")
+
+
+def test_what_was_called_changed_stays_so_when_all_are_back() -> None:
+    """Windows that hold the end of a change say less of its nodes than they did before."""
+    members = {
+        "a": Member(since=0.0, suspected=True),
+        "b": Member(since=0.0, suspected=False),
+        "c": Member(since=0.0, suspected=True),
+    }
+    incident = Incident(id="1", opened=0.0, members=members, named=["a", "b"])
+    assert [incident.counts(name) for name in "abc"] == [False, True, False]
+    assert [incident.counts(name, over=True) for name in "abc"] == [True, True, False]
+    incident.returned["a"] = members.pop("a")
+    assert incident.counts("a", over=True)
 
 
 def test_members_without_a_hot_node_open_nothing() -> None:
