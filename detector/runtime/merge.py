@@ -6,7 +6,8 @@ whichever partition was read first. Waited for is a partition that
 
 - has not ended, and was not silent for ``idle_after``, or, before its source has connected for the first
   time, for the patience that it is given;
-- is not more than ``max_skew`` behind what was released: that is late anyway, and the others go on;
+- is not more than ``max_skew`` behind what was released: that is late anyway, and the others go on, unless it
+  only repeats what had gone on before a stop;
 - if it is further behind the others than that, catches up: one that goes on at the pace of a clock (a wrong
   one) is given up after half a minute.
 
@@ -146,9 +147,9 @@ class Merge:
         return part.empty and now - part.since >= patience
 
     def _given_up(self, part: Partition) -> bool:
-        return part.lags or (
-            part.progress is not None and part.progress < self.frontier - self.settings.seconds("max_skew")
-        )
+        if part.lags or part.progress is None or part.repeats:
+            return part.lags
+        return part.progress < self.frontier - self.settings.seconds("max_skew")
 
     def _judge_pace(self, slowest: Partition | None, now: float) -> None:
         """Give up a partition for which the others, far ahead, have waited while it did not catch up."""

@@ -60,6 +60,7 @@ class Partition:
         self.jumped: float | None = None  # when a jump of its time was believed
         self.lags = False  # it is far behind and does not catch up
         self.waited, self.waited_from = 0.0, 0.0  # seconds that others waited for it, its progress before
+        self.repeats = False  # all that it gave last had gone on before a stop: what is new is still to come
         self._held: deque[_Held] = deque()
         self._astray = 0  # samples in a row that are too far away
 
@@ -72,6 +73,7 @@ class Partition:
         self._held.append(_Held(batch, self._keys(times, now, max_ahead, confirm), now, first))
         self.count += len(times) - first
         self.since, self.patience = now, None
+        self.repeats = 0 < len(times) <= first
 
     def _keys(
         self, times: NDArray[np.float64], now: float, max_ahead: float, confirm: int

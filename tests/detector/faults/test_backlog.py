@@ -247,15 +247,7 @@ def test_a_backlog_gives_the_alerts_of_an_undisturbed_run(
     sorted_out(rig.ids(out), expected)
 
 
-# In one of four runs a third of a source's samples was late after the last start, and alerts were missing.
-RARELY_LATE = pytest.mark.xfail(
-    strict=False, reason="of two brokers, one is rarely late after kills; see faults"
-)
-
-
-@pytest.mark.parametrize(
-    "kind", [RedisStreams, pytest.param(RedisAndNats, marks=RARELY_LATE), TwoMqtt, Kafka]
-)
+@pytest.mark.parametrize("kind", [RedisStreams, RedisAndNats, TwoMqtt, Kafka])
 def test_killed_again_and_again_within_a_backlog(
     kind: type[Feed], running: Servers, tmp_path: Path, learnt_state: Path, expected: list[dict[str, Any]]
 ) -> None:

@@ -138,6 +138,17 @@ def test_far_behind_what_was_released_nobody_waits() -> None:
     assert times(drained(merge, 7.5)) == [4990.0]
 
 
+def test_what_is_read_again_after_a_stop_is_not_far_behind() -> None:
+    """Samples that had gone on before come first: what follows them is new, and the others wait for it."""
+    merge = two()
+    merge.frontier = 1000.0  # where the pipeline stands after a restart
+    merge.take("one", batch([800.0, 850.0]), 0.1, first=2)
+    merge.take("two", batch([1001.0, 1050.0], "b"), 0.1)
+    assert drained(merge, 0.1) == []
+    merge.take("one", batch([900.0, 990.0, 1002.0, 1060.0]), 0.2, first=2)
+    assert times(drained(merge, 0.2)) == [1001.0, 1002.0, 1050.0]
+
+
 def test_a_clock_a_day_behind_is_given_up() -> None:
     """At first start nobody knows who is right; who goes on at the pace of time will not catch up."""
     merge = two()
